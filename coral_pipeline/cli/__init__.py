@@ -1,0 +1,36 @@
+"""The ``coral-pipeline`` command: the same stages as the Dagster assets, from a shell.
+
+Exit codes: 0 done, 1 input that cannot be used (one line on stderr), 2 wrong usage. Commands import what
+they need when they run, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from coral_pipeline.errors import PipelineError
+
+app = typer.Typer(
+    name="coral-pipeline",
+    help="Turn a CORAL run of coding agents into training data.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Turn a CORAL run of coding agents into training data."""
+
+
+def main() -> None:
+    """Entry point: expected failures become one line on stderr and exit code 1."""
+    try:
+        app()
+    except PipelineError as error:
+        print(f"coral-pipeline: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,5 @@
+"""The Dagster code location."""
+
+import dagster as dg
+
+defs = dg.Definitions()

@@ -1,0 +1,1 @@
+"""The Dagster side, thin: partitions, assets, resources, IO manager."""

@@ -1,0 +1,1 @@
+"""What trainers load: SFT samples, verifiers episodes, token tables."""

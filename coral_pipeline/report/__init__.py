@@ -1,0 +1,1 @@
+"""Pictures: score curve, tree, paths, advantages."""

@@ -1,0 +1,151 @@
+"""Every hyperparameter of the method, with its default. No module holds a literal of its own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Direction = Literal["maximize", "minimize"]
+"""Which scores are better. An *oriented* score is the score for ``maximize``, its negative for ``minimize``."""
+
+Stage = Literal["early", "middle", "late"]
+STAGES: tuple[Stage, ...] = ("early", "middle", "late")
+
+
+def orient(score: float, direction: Direction) -> float:
+    """The score turned so that higher is better."""
+    return score if direction == "maximize" else -score
+
+
+class Settings(BaseModel):
+    """Frozen, closed to unknown names; each field's docstring is its description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class StageWeights(Settings):
+    """One number per stage of the Student run."""
+
+    early: int = Field(ge=0)
+    middle: int = Field(ge=0)
+    late: int = Field(ge=0)
+
+
+class SelectionSettings(Settings):
+    """Stages of a Student run and the choice of roots (seed section 2, method S7–S11)."""
+
+    num_roots: int = Field(default=30, ge=1)
+    """Roots to choose per Student run."""
+    quota_weights: StageWeights = StageWeights(early=1, middle=3, late=2)
+    """Shares of ``num_roots`` per stage (S9)."""
+    backfill_order: tuple[Stage, ...] = ("middle", "late", "early")
+    """Stages that fill a shortage, in this order (S11)."""
+    smooth_window: int = Field(default=5, ge=1)
+    """Snapshots in the centred moving average; odd (S7)."""
+    start_fraction: float = Field(default=0.05, gt=0, le=1)
+    """First share of the run whose mean smooth score is S0 (S8)."""
+    final_fraction: float = Field(default=0.20, gt=0, le=1)
+    """Last share of the run whose mean smooth score is S_inf (S8)."""
+    trend_tolerance: float = Field(default=1e-12, ge=0)
+    """Relative gain at or under which the run counts as having no upward trend (S8)."""
+    middle_gain: float = Field(default=0.5, ge=0, le=1)
+    """Share of the total gain at which middle begins (S8)."""
+    late_gain: float = Field(default=0.9, ge=0, le=1)
+    """Share of the total gain at which late begins (S8)."""
+    middle_position: float = Field(default=0.10, ge=0, le=1)
+    """Without a trend: share of the snapshots before middle begins (S8)."""
+    late_position: float = Field(default=0.50, ge=0, le=1)
+    """Without a trend: share of the snapshots before late begins (S8)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SelectionSettings:
+        if self.smooth_window % 2 == 0:
+            raise ValueError("smooth_window must be odd: the moving average is centred")
+        if self.quota_weights.early + self.quota_weights.middle + self.quota_weights.late == 0:
+            raise ValueError("quota_weights must not all be 0")
+        if self.middle_gain > self.late_gain or self.middle_position > self.late_position:
+            raise ValueError("middle must not begin after late")
+        if sorted(self.backfill_order) != sorted(STAGES):
+            raise ValueError("backfill_order must name early, middle and late once each")
+        return self
+
+
+class SoftWeights(Settings):
+    """Weights of the soft verifier score (seed 1.7, method T9)."""
+
+    outcome: float = 0.30
+    cleanliness: float = 0.20
+    knowledge: float = 0.20
+    regression_stability: float = 0.30
+
+
+class KnowledgeScores(Settings):
+    """The knowledge part of the soft score (seed 1.7)."""
+
+    improved_with_knowledge: float = 1.0
+    improved: float = 0.8
+    knowledge: float = 0.6
+    neither: float = 0.4
+
+
+class SearchSettings(Settings):
+    """The tree of one root (seed section 1, method T1–T14)."""
+
+    root_children: int = Field(default=3, ge=1)
+    """Directions taken from the root, all in round 1."""
+    max_children_per_non_root_node: int = Field(default=2, ge=1)
+    max_depth: int = Field(default=4, ge=1)
+    """Logical edges on the longest path; each is two Rollout Turns."""
+    hard_token_limit: int = Field(default=100_000, ge=1)
+    """Context tokens at or over which a node is a normal leaf."""
+    target_good_leaf_count: int = Field(default=12, ge=1)
+    max_logical_edges: int = Field(default=40, ge=1)
+    """Hard cap on valid edges (T13)."""
+    max_failed_expansions: int = Field(default=2, ge=1)
+    """Failed edges that close a node other than the root."""
+    parallel_width: int = Field(default=8, ge=1)
+    """Expansions of one round. Part of the method: it decides which nodes are chosen together (T12)."""
+    max_tool_error_rate: float = Field(default=0.30, gt=0, le=1)
+    """Tool error rate over which an edge fails (T3); also the scale of cleanliness."""
+    fallback_depth: int = Field(default=1, ge=0)
+    """Depth of the edges whose failed first try is tried once more and then kept (T4)."""
+    exempt_depth: int = Field(default=2, ge=0)
+    """Depth of the edges that are never pruned (T4)."""
+    score_rank_weight: float = 0.40
+    best_rank_weight: float = 0.30
+    process_weight: float = 0.30
+    root_process: float = 0.5
+    """``process`` of the root, which has no edges (T10)."""
+    token_bonus: float = 0.50
+    """alpha: weight of the short-context bonus T(n)."""
+    soft_weights: SoftWeights = SoftWeights()
+    outcome_improved: float = 1.0
+    outcome_otherwise: float = 0.7
+    cleanliness_base: float = 0.8
+    """Cleanliness just above a tool error rate of 0."""
+    cleanliness_slope: float = 0.5
+    """Cleanliness lost from there to ``max_tool_error_rate``."""
+    cleanliness_floor: float = 0.3
+    knowledge_scores: KnowledgeScores = KnowledgeScores()
+    tie_decimals: int = Field(default=12, ge=0)
+    """Select scores equal after rounding to so many decimals tie (T12)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SearchSettings:
+        if self.max_logical_edges < self.root_children:
+            raise ValueError("max_logical_edges must be at least root_children: round 1 takes every direction")
+        return self
+
+
+class PathSettings(Settings):
+    """Ranking of root-to-leaf paths (seed section 3, method P1–P3)."""
+
+    max_score_rank_weight: float = 0.35
+    avg_score_rank_weight: float = 0.25
+    cleanliness_weight: float = 0.20
+    knowledge_weight: float = 0.20
+    top_k: int = Field(default=6, ge=1)
+    """Paths selected per root."""
+    tie_decimals: int = Field(default=12, ge=0)
+    """PathScores equal after rounding to so many decimals tie (P3)."""
