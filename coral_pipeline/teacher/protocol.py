@@ -7,7 +7,6 @@ turn is run is the Teacher's.
 
 from __future__ import annotations
 
-import math
 import threading
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal, Protocol
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from coral_pipeline.errors import PipelineError
+from coral_pipeline.scores import numeric as numeric
 
 
 class InfrastructureFault(Exception):
@@ -67,17 +67,6 @@ class Message(_Record):
     """One per entry of ``sampled_token_ids``."""
     created_ms: int | None = None
     completed_ms: int | None = None
-
-
-def numeric(value: object) -> float | None:
-    """The value as a float where it is a finite int or float; None for anything else (booleans, strings, NaN …)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 class Turn(_Record):
