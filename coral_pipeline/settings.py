@@ -108,8 +108,8 @@ class SearchSettings(Settings):
     """Expansions of one round. Part of the method: it decides which nodes are chosen together (T12)."""
     max_tool_error_rate: float = Field(default=0.30, gt=0, le=1)
     """Tool error rate over which an edge fails (T3); also the scale of cleanliness."""
-    fallback_depth: int = Field(default=1, ge=0)
-    """Depth of the edges whose failed first try is tried once more and then kept (T4)."""
+    direction_tries: int = Field(default=2, ge=1)
+    """Tries of each direction from the root; the last one always gives a child (T4)."""
     exempt_depth: int = Field(default=2, ge=0)
     """Depth of the edges that are never pruned (T4)."""
     score_rank_weight: float = 0.40
@@ -136,6 +136,23 @@ class SearchSettings(Settings):
         if self.max_logical_edges < self.root_children:
             raise ValueError("max_logical_edges must be at least root_children: round 1 takes every direction")
         return self
+
+
+class RetrySettings(Settings):
+    """Patience with infrastructure faults (method T5). It decides when a tree is made, never which tree."""
+
+    attempts: int = Field(default=6, ge=1)
+    """Tries of one turn, the first included, before the root is given up for now."""
+    first_delay_seconds: float = Field(default=5.0, ge=0)
+    """Pause before the second try."""
+    factor: float = Field(default=2.0, ge=1)
+    """Growth of the pause from one try to the next."""
+    max_delay_seconds: float = Field(default=300.0, ge=0)
+    """Longest pause."""
+
+    def delay_seconds(self, faults: int) -> float:
+        """Pause after so many faults in a row (1 or more)."""
+        return min(self.first_delay_seconds * self.factor ** (faults - 1), self.max_delay_seconds)
 
 
 class PathSettings(Settings):
