@@ -5,6 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class PercentileRank:
     """Mid-ranks within one population of N oriented values: (values below + half of the equal ones) / N.
@@ -22,3 +25,11 @@ class PercentileRank:
         below = bisect_left(self._sorted, value)
         equal = bisect_right(self._sorted, value) - below
         return (below + 0.5 * equal) / len(self._sorted)
+
+
+def percentile_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank of each of N finite oriented values within them all: the numbers ``PercentileRank`` gives, N at once."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    below = np.cumsum(counts) - counts
+    ranks: NDArray[np.float64] = ((below + 0.5 * counts) / len(values))[place]
+    return ranks

@@ -166,3 +166,54 @@ class PathSettings(Settings):
     """Paths selected per root."""
     tie_decimals: int = Field(default=12, ge=0)
     """PathScores equal after rounding to so many decimals tie (P3)."""
+
+
+class RewardConfig(Settings):
+    """Rewards of searched edges and the values made of them (seed estimation, method C1, C2)."""
+
+    value_prior_strength: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """kappa: how many direct branches the critic's prediction weighs as much as."""
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    """Discount per step turn."""
+    gain_weight: float = Field(default=1.0, allow_inf_nan=False)
+    """w_gain: weight of the gain in percentile rank from parent to child."""
+    soft_weight: float = Field(default=0.0, allow_inf_nan=False)
+    """w_soft: weight of the soft verifier score."""
+
+
+class GrpoSettings(Settings):
+    """Normalisation of group-relative advantages (method C4)."""
+
+    std_offset: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
+    """Added to the standard deviation of the returns before dividing by it."""
+    tie_tolerance: float = Field(default=1e-12, ge=0, allow_inf_nan=False)
+    """Returns whose range, relative to max(1, their size), is at most this are all equal: advantages are exactly 0."""
+
+
+class HttpCriticSettings(Settings):
+    """The ``http`` value model: an endpoint that predicts values of checkpoints (method C6)."""
+
+    url: str = ""
+    """Where to POST the batches; must be given when the model is used."""
+    batch_size: int = Field(default=16, ge=1)
+    """Checkpoints per request."""
+    timeout_seconds: float = Field(default=60.0, gt=0)
+    """Per request, for each of connecting, sending, and waiting for the next bytes."""
+    retries: int = Field(default=5, ge=0)
+    """Further tries after a connection error, a time-out, or HTTP 429 or 5xx."""
+    backoff_seconds: float = Field(default=1.0, ge=0)
+    """Pause before the first retry; doubled before each further one."""
+
+
+class CreditSettings(Settings):
+    """Advantages and critic targets of a tree (method C1–C6)."""
+
+    estimator: str = "direct_branch_td"
+    """Name of an estimator, or ``module:attribute``."""
+    value_model: str = "constant"
+    """Name of a value model, or ``module:attribute``."""
+    prior: float = Field(default=0.0, allow_inf_nan=False)
+    """What the ``constant`` value model predicts."""
+    rewards: RewardConfig = RewardConfig()
+    grpo: GrpoSettings = GrpoSettings()
+    http: HttpCriticSettings = HttpCriticSettings()

@@ -1,0 +1,221 @@
+"""A finished tree as the stages after the search read it: the folder ``explore`` wrote, checked, in columns.
+
+Every node but the root was made by exactly one edge, so one row holds a node and the edge that made it.
+Failed edges made no node and are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from coral_pipeline import tables
+from coral_pipeline.errors import BadInput
+from coral_pipeline.settings import Direction
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+TREE_FILE = "tree.json"
+GOOD_LEAVES = ("token_limit", "depth_limit", "exhausted")
+"""Leaf kinds of paths that ended normally (method T14)."""
+OPEN_LEAF = "open"
+"""Leaf kind of a node that was still a candidate when the search stopped (method T14)."""
+
+REMAKE = "explore the root again, or point at the folder explore wrote"
+
+
+@dataclass(frozen=True)
+class ExploredTree:
+    """The nodes of one root's tree, N rows ordered by (depth, node id): the root first, parents before children.
+
+    A *position* is a row number. Columns of the edge that made a node hold -1 or NaN at the root.
+    """
+
+    name: str
+    """Snapshot folder name of the root."""
+    direction: Direction
+    node_id: IntArray
+    parent: IntArray
+    """Position of the parent; -1 at the root."""
+    depth: IntArray
+    score: FloatArray
+    """Raw score; NaN where the node has none."""
+    leaf_kind: tuple[str | None, ...]
+    """None where the node has children."""
+    edge_id: IntArray
+    duration: IntArray
+    """Step turns of the edge (method C1)."""
+    cleanliness: FloatArray
+    knowledge: FloatArray
+    soft: FloatArray
+
+    @staticmethod
+    def read(folder: Path) -> ExploredTree:
+        """The tree in ``folder``.
+
+        Raises ``BadInput`` where ``tree.json`` is missing (the search has not finished) or the tables do not
+        describe one tree.
+        """
+        path = folder / TREE_FILE
+        if not path.is_file():
+            raise BadInput(path, "no such file, so this is not a finished tree", REMAKE)
+        try:
+            info = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise BadInput(path, f"is not JSON ({error})", REMAKE) from error
+        if not isinstance(info, dict) or not isinstance(info.get("root"), str):
+            raise BadInput(path, "does not name its root", REMAKE)
+        if info.get("direction") not in get_args(Direction):
+            raise BadInput(path, f"direction is {info.get('direction')!r}, expected maximize or minimize", REMAKE)
+        return _assemble(folder, info, tables.NODES.read(folder), tables.EDGES.read(folder))
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return len(self.node_id)
+
+    @cached_property
+    def oriented_score(self) -> FloatArray:
+        """Scores turned so that higher is better; NaN where there is none."""
+        return self.score if self.direction == "maximize" else -self.score
+
+    @cached_property
+    def children(self) -> IntArray:
+        """Number of children per node."""
+        return np.bincount(self.parent[1:], minlength=len(self)).astype(np.int64)
+
+    @cached_property
+    def good_leaf(self) -> BoolArray:
+        """Whether the path to the node ended normally (method T14)."""
+        return np.array([kind in GOOD_LEAVES for kind in self.leaf_kind], dtype=np.bool_)
+
+    @cached_property
+    def edge_order(self) -> IntArray:
+        """Positions of the non-root nodes in the order of the edges that made them."""
+        return np.argsort(self.edge_id[1:], kind="stable") + 1
+
+    def path(self, position: int) -> Iterator[int]:
+        """Positions from the node at ``position`` up to the root, both included."""
+        while position >= 0:
+            yield position
+            position = int(self.parent[position])
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A table with the file it came from, for errors."""
+
+    file: Path
+    table: pa.Table
+
+    def ints(self, name: str) -> IntArray:
+        column = self.table.column(name)
+        if column.null_count:
+            raise BadInput(self.file, f"{name} has nulls", REMAKE)
+        return np.asarray(column.to_numpy(), dtype=np.int64)
+
+    def floats(self, name: str) -> FloatArray:
+        """Nulls as NaN."""
+        return np.asarray(self.table.column(name).to_numpy(), dtype=np.float64)
+
+
+def _assemble(folder: Path, info: dict[str, Any], node_table: pa.Table, edge_table: pa.Table) -> ExploredTree:
+    order = pa.array(np.lexsort((node_table.column("node_id"), node_table.column("depth"))))
+    nodes = _Columns(folder / tables.NODES.file_name, node_table.take(order))
+    edges = _Columns(folder / tables.EDGES.file_name, edge_table.filter(edge_table.column("child_id").is_valid()))
+    node_id, depth = nodes.ints("node_id"), nodes.ints("depth")
+    _require_unique(nodes, "node_id")
+    _require_unique(edges, "child_id")
+    _require_unique(edges, "edge_id")
+    parent = _parents(nodes, node_id, depth)
+    leaf_kind = tuple(nodes.table.column("leaf_kind").to_pylist())
+    _check_leaves(nodes.file, node_id, parent, leaf_kind)
+    made = _positions(node_id, edges, "child_id")
+    _check_edges(edges, node_id, parent, made)
+
+    def of_edges(values: NDArray[Any], at_root: float) -> NDArray[Any]:
+        column = np.full(len(node_id), at_root, dtype=values.dtype)
+        column[made] = values
+        return column
+
+    for name in ("cleanliness", "knowledge", "soft"):
+        missing = ~np.isfinite(edges.floats(name))
+        if missing.any():
+            thing = f"{edges.file}, edge {edges.ints('edge_id')[missing][0]}"
+            raise BadInput(thing, f"made a node but has no {name}", REMAKE)
+    score = nodes.floats("score")
+    return ExploredTree(
+        name=info["root"],
+        direction=info["direction"],
+        node_id=node_id,
+        parent=parent,
+        depth=depth,
+        score=np.where(np.isfinite(score), score, np.nan),
+        leaf_kind=leaf_kind,
+        edge_id=of_edges(edges.ints("edge_id"), -1),
+        duration=of_edges(edges.ints("step_turns"), -1),
+        cleanliness=of_edges(edges.floats("cleanliness"), np.nan),
+        knowledge=of_edges(edges.floats("knowledge"), np.nan),
+        soft=of_edges(edges.floats("soft"), np.nan),
+    )
+
+
+def _require_unique(columns: _Columns, name: str) -> None:
+    values, counts = np.unique(columns.ints(name), return_counts=True)
+    if (counts > 1).any():
+        raise BadInput(columns.file, f"{name} {values[counts > 1][0]} appears more than once", REMAKE)
+
+
+def _positions(node_id: IntArray, columns: _Columns, name: str) -> IntArray:
+    """Positions of the nodes a column names; ``BadInput`` where one is not in the tree."""
+    wanted = columns.ints(name)
+    by_id = np.argsort(node_id)
+    unknown = ~np.isin(wanted, node_id)
+    if unknown.any():
+        raise BadInput(columns.file, f"{name} {wanted[unknown][0]} is not a node of the tree", REMAKE)
+    return by_id[np.searchsorted(node_id, wanted, sorter=by_id)]
+
+
+def _parents(nodes: _Columns, node_id: IntArray, depth: IntArray) -> IntArray:
+    """Positions of the parents. Depths that grow by one along every link also rule out cycles."""
+    is_root = nodes.table.column("parent_id").is_null().to_numpy()
+    if is_root.sum() != 1 or not is_root[0]:
+        raise BadInput(nodes.file, f"{int(is_root.sum())} nodes without a parent, expected one, at depth 0", REMAKE)
+    parent = np.full(len(node_id), -1, dtype=np.int64)
+    parent[1:] = _positions(node_id, _Columns(nodes.file, nodes.table.slice(1)), "parent_id")
+    expected = np.concatenate([[0], depth[parent[1:]] + 1])
+    if (depth != expected).any():
+        at = int(np.flatnonzero(depth != expected)[0])
+        raise BadInput(f"{nodes.file}, node {node_id[at]}", f"depth {depth[at]}, expected {expected[at]}", REMAKE)
+    return parent
+
+
+def _check_leaves(file: Path, node_id: IntArray, parent: IntArray, leaf_kind: tuple[str | None, ...]) -> None:
+    """Every childless node has one of the leaf kinds, and no other node has any (method T14)."""
+    childless = np.bincount(parent[1:], minlength=len(node_id)) == 0
+    for node, is_leaf, kind in zip(node_id, childless, leaf_kind, strict=True):
+        if (kind in (*GOOD_LEAVES, OPEN_LEAF)) if is_leaf else kind is None:
+            continue
+        problem = f"leaf_kind {kind!r} on a node {'without' if is_leaf else 'with'} children"
+        raise BadInput(f"{file}, node {node}", problem, REMAKE)
+
+
+def _check_edges(edges: _Columns, node_id: IntArray, parent: IntArray, made: IntArray) -> None:
+    """Every node but the root was made by one edge, which comes from its parent (``made``: positions of children)."""
+    expected = np.arange(len(node_id)) > 0
+    found = np.bincount(made, minlength=len(node_id)) > 0
+    if (found != expected).any():
+        at = int(np.flatnonzero(found != expected)[0])
+        raise BadInput(edges.file, f"{'an' if found[at] else 'no'} edge leads to node {node_id[at]}", REMAKE)
+    wrong = node_id[parent[made]] != edges.ints("parent_id")
+    if wrong.any():
+        raise BadInput(edges.file, f"the edge to node {node_id[made[wrong]][0]} does not come from its parent", REMAKE)
