@@ -1,0 +1,163 @@
+"""A root's tree as pictures: the tree itself, and score against depth."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from coral_pipeline.report.svg import svg_text
+from coral_pipeline.settings import Direction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+
+Row = dict[str, Any]
+
+LEAF_MARKERS = {"token_limit": "D", "depth_limit": "s", "exhausted": "^", "open": "h"}
+"""Marker by ``leaf_kind``; inner nodes are circles."""
+EDGE_STYLES: dict[str, dict[str, Any]] = {
+    "passed": {"color": "#8a8f98", "linewidth": 1.4, "linestyle": "-"},
+    "kept": {"color": "#d9822b", "linewidth": 1.6, "linestyle": (0, (4, 2))},
+    "failed": {"color": "#c23030", "linewidth": 1.2, "linestyle": (0, (1, 1.5))},
+    "selected": {"color": "#0f9960", "linewidth": 4.5, "linestyle": "-"},
+}
+Place = tuple[float, float]
+"""Where a mark stands: x in leaves from the left, y = -depth."""
+
+
+def tree_svg(
+    nodes: pa.Table, edges: pa.Table, direction: Direction, selected: Mapping[int, Sequence[int]] | None = None
+) -> str:
+    """The tree, root on top: nodes coloured by raw score, kept edges dashed, failed ones as lines to a cross.
+
+    ``nodes`` and ``edges`` as in ``tables.NODES`` and ``tables.EDGES``. ``selected`` maps the rank of a
+    selected path (1 is the best) to its node ids, root first; these paths are underlaid in green.
+    """
+    from matplotlib.figure import Figure
+
+    rows = {row["node_id"]: row for row in nodes.to_pylist()}
+    failed = Counter(edge["parent_id"] for edge in edges.to_pylist() if edge["child_id"] is None)
+    places, crosses = _places(rows, failed)
+    right, bottom = max(x for x, _ in [*places.values(), *crosses]), min(y for _, y in [*places.values(), *crosses])
+    figure = Figure(figsize=(max(6.0, 0.6 * right + 2.2), 2.8 - 1.25 * bottom), layout="constrained")
+    axes = figure.add_subplot()
+    for rank, path in sorted((selected or {}).items()):
+        axes.plot(*zip(*(places[n] for n in path), strict=True), **EDGE_STYLES["selected"], alpha=0.5, zorder=1)
+        x, y = places[path[-1]]
+        axes.annotate(
+            f"#{rank}", (x, y), (0, -30), "data", "offset points", ha="center", color="#0a6640", weight="bold"
+        )
+    _draw_edges(axes, rows, places, crosses)
+    colours = _draw_nodes(axes, rows, places, direction)
+    _legend(axes, bool(selected))
+    figure.colorbar(colours, ax=axes, label=f"score ({direction})", shrink=0.7, pad=0.01)
+    axes.set_yticks(range(0, int(bottom) - 1, -1))
+    axes.set_yticklabels([f"depth {-int(y)}" for y in axes.get_yticks()])
+    axes.set_xticks([])
+    axes.margins(x=0.04, y=0.16)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return svg_text(figure)
+
+
+def score_by_depth_svg(nodes: pa.Table, direction: Direction) -> str:
+    """Raw score of every scored node against its depth, edges as lines, the best score so far per depth as steps."""
+    from matplotlib.figure import Figure
+
+    rows = {row["node_id"]: row for row in nodes.to_pylist()}
+    figure = Figure(figsize=(6.5, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    scored = [row for row in rows.values() if row["score"] is not None]
+    for row in scored:
+        parent = rows.get(row["parent_id"])
+        if parent is not None and parent["score"] is not None:
+            axes.plot([parent["depth"], row["depth"]], [parent["score"], row["score"]], color="#c5cbd3", lw=1, zorder=1)
+    axes.scatter([r["depth"] for r in scored], [r["score"] for r in scored], color="#2965cc", s=26, zorder=2)
+    depths = range(1 + max(row["depth"] for row in rows.values()))
+    better = max if direction == "maximize" else min
+    best = [better(r["score"] for r in scored if r["depth"] <= depth) for depth in depths]
+    axes.step(depths, best, where="post", color="#0f9960", label="best so far")
+    axes.axhline(rows[0]["score"], color="#8a8f98", ls=":", label="root")
+    axes.set_xticks(list(depths))
+    axes.set(xlabel="depth (logical edges)", ylabel=f"score ({direction})")
+    axes.legend(frameon=False)
+    return svg_text(figure)
+
+
+def _places(rows: Mapping[int, Row], failed: Mapping[int, int]) -> tuple[dict[int, Place], dict[Place, int]]:
+    """Where each node stands, and where the cross of each failed edge, with the node it was forked from.
+
+    Leaves and crosses stand side by side in depth-first order, parents over the middle of their children.
+    """
+    children: dict[int | None, list[int]] = defaultdict(list)
+    for row in rows.values():
+        children[row["parent_id"]].append(row["node_id"])
+    places: dict[int, Place] = {}
+    crosses: dict[Place, int] = {}
+    columns = itertools.count()
+
+    def place(node: int) -> float:
+        depth = rows[node]["depth"]
+        below = [place(child) for child in children[node]]
+        for _ in range(failed.get(node, 0)):
+            below.append(float(next(columns)))
+            crosses[below[-1], -depth - 1.0] = node
+        x = sum(below) / len(below) if below else float(next(columns))
+        places[node] = (x, -float(depth))
+        return x
+
+    place(0)
+    return places, crosses
+
+
+def _draw_edges(axes: Axes, rows: Mapping[int, Row], places: Mapping[int, Place], crosses: Mapping[Place, int]) -> None:
+    for row in rows.values():
+        if row["parent_id"] is not None:
+            ends = zip(places[row["parent_id"]], places[row["node_id"]], strict=True)
+            axes.plot(*ends, **EDGE_STYLES["kept" if row["kept_by"] else "passed"], zorder=2)
+    for cross, parent in crosses.items():
+        axes.plot(*zip(places[parent], cross, strict=True), **EDGE_STYLES["failed"], zorder=2)
+        axes.plot(*cross, marker="x", color=EDGE_STYLES["failed"]["color"], ms=8, mew=2, zorder=3)
+
+
+def _draw_nodes(
+    axes: Axes, rows: Mapping[int, Row], places: Mapping[int, Place], direction: Direction
+) -> ScalarMappable:
+    """Draw the nodes and return their colour scale, whose bright end is the better one."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    scores = [row["score"] for row in rows.values() if row["score"] is not None]
+    colours = ScalarMappable(Normalize(min(scores), max(scores)), "viridis" if direction == "maximize" else "viridis_r")
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
+    for node, row in rows.items():
+        x, y = places[node]
+        face = "white" if row["score"] is None else colours.to_rgba(row["score"])
+        marker = LEAF_MARKERS.get(row["leaf_kind"], "o")
+        edge = EDGE_STYLES["kept"]["color"] if row["kept_by"] else "#30363d"
+        axes.plot(x, y, marker=marker, ms=15, mfc=face, mec=edge, mew=1.2, ls="none", zorder=4)
+        dark = row["score"] is not None and sum(face[:3]) < 1.3
+        axes.annotate(str(node), (x, y), ha="center", va="center", size=7, color="white" if dark else "black", zorder=5)
+        text = "no score" if row["score"] is None else f"{row['score']:.4g}"
+        axes.annotate(text, (x, y), (0, -17), "data", "offset points", ha="center", size=7, zorder=5, bbox=behind)
+    return colours
+
+
+def _legend(axes: Axes, with_selected: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    lines = {"passed": "passed", "kept": "failed, but kept", "failed": "failed"}
+    if with_selected:
+        lines["selected"] = "selected path, with its rank"
+    handles = [Line2D([], [], **EDGE_STYLES[style], label=label) for style, label in lines.items()]
+    markers = {"inner node": "o", **{f"leaf: {kind}": marker for kind, marker in LEAF_MARKERS.items()}}
+    handles += [
+        Line2D([], [], marker=marker, ls="none", mfc="white", mec="#30363d", ms=8, label=label)
+        for label, marker in markers.items()
+    ]
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8)
