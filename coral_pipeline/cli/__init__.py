@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from coral_pipeline.cli.rank import rank
 from coral_pipeline.errors import PipelineError
 
 app = typer.Typer(
@@ -25,6 +26,9 @@ app = typer.Typer(
 @app.callback()
 def _root() -> None:
     """Turn a CORAL run of coding agents into training data."""
+
+
+app.command()(rank)
 
 
 def main() -> None:
