@@ -116,7 +116,7 @@ class Folder:
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON value in ``data``, UTF-8 with or without BOM; CORAL's NaN and Infinity are floats. Raises ``Unreadable``."""
+    """The JSON value in ``data``, UTF-8 with or without BOM, NaN allowed as CORAL writes it. Raises ``Unreadable``."""
     try:
         return json.loads(data.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
