@@ -13,18 +13,20 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction, SelectionSettings, Stage, orient
 
 
-def label_stages(filtered: pa.Table, direction: Direction, settings: SelectionSettings) -> pa.Table:
+def label_stages(
+    filtered: pa.Table, direction: Direction, settings: SelectionSettings, *, student_run: object = "Student run"
+) -> pa.Table:
     """``tables.STAGE_LABELS``: one row per row of ``filtered``, in its order (run order, S6).
 
-    Raises ``BadInput`` where no snapshot was kept or none has a numeric score.
+    Raises ``BadInput``, naming ``student_run``, where no snapshot was kept or none has a numeric score.
     """
     rows = filtered.to_pylist()
     if not rows:
-        raise BadInput("Student run", "no snapshot was kept", "see the reasons in rejected_snapshots.parquet")
+        raise BadInput(student_run, "no snapshot was kept", "see the reasons in rejected_snapshots.parquet")
     scores = fill_missing_scores([row["score"] for row in rows])
     if scores is None:
         raise BadInput(
-            "Student run",
+            student_run,
             f"none of the {len(rows)} kept snapshots has a numeric score, so it has no stages",
             "choose a run in which at least one eval succeeded",
         )

@@ -1,0 +1,166 @@
+"""Copies of the selected roots and of the task, from which the search starts (method S12)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from coral_pipeline.errors import BadInput
+from coral_pipeline.student_run.guarded import Folder, Missing, Unreadable
+from coral_pipeline.student_run.layout import (
+    GRADER_FOLDER,
+    METADATA_FILE,
+    SNAPSHOTS_FOLDER,
+    TASK_FILE,
+    parse_snapshot_name,
+)
+from coral_pipeline.student_run.reading import TASK_LIMIT, read_metadata
+from coral_pipeline.student_run.tree_copy import copy_tree
+from coral_pipeline.tables import SELECTED_ROOTS, replaced_when_done
+
+TASK_FOLDER = "task"
+"""Beside the folder of the roots: task.yaml and, where the run brings one, grader/."""
+_ELSEWHERE = "move it away, or choose another output folder"
+
+
+def copy_roots(
+    student_run: Path,
+    roots: pa.Table,
+    out: Path,
+    *,
+    task_folder: Path | None = None,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
+) -> list[str]:
+    """Copy the folders of ``roots`` (``tables.SELECTED_ROOTS``) to ``out/<root>/`` and the task to ``task_folder``.
+
+    The copied metadata.json gains ``score``, ``stage`` and ``selection_reason``; all else in it stays. Each
+    folder appears whole or not at all. Folders of an earlier selection, named by the table that still lies
+    in ``out``, are removed when all copies are made; so write the new table after this. ``task_folder`` is
+    ``task`` beside ``out`` unless given. Returns one line per thing left out of a copy, and why.
+
+    Raises ``BadInput`` where something cannot be copied, or something else lies in a copy's place.
+    """
+    task_folder = task_folder or out.parent / TASK_FOLDER
+    refuse_overlap(student_run, out, task_folder)
+    earlier = _earlier_roots(out)
+    left_out: list[str] = []
+    rows = roots.to_pylist()
+    with _told_as_bad_input(student_run), Folder.of_run(student_run) as run:
+        out.mkdir(parents=True, exist_ok=True)
+        with run.folder(SNAPSHOTS_FOLDER) as snapshots:
+            for row in progress(rows) if progress else rows:
+                left_out += _copy_root(snapshots, row, out, earlier)
+        left_out += _copy_task(run, task_folder)
+        for name in earlier - {row["root"] for row in rows}:
+            if (out / name).is_dir() and not (out / name).is_symlink():
+                shutil.rmtree(out / name)
+    return left_out
+
+
+def refuse_overlap(student_run: Path, *outputs: Path) -> None:
+    """Raise ``BadInput`` where writing to an output folder would write into the Student run, or over it."""
+    run = student_run.resolve()
+    for output in (path.resolve() for path in outputs):
+        if output.is_relative_to(run) or run.is_relative_to(output):
+            problem = f"overlaps the Student run {run}, which is never written to"
+            raise BadInput(output, problem, "choose another output folder")
+
+
+def _copy_root(snapshots: Folder, row: Mapping[str, Any], out: Path, earlier: frozenset[str]) -> list[str]:
+    name = row["root"]
+    target = out / name
+    if (target.exists() or target.is_symlink()) and not (name in earlier or _is_copied_root(target)):
+        raise BadInput(target, "lies where the copy of a root belongs, but is none", _ELSEWHERE)
+    with _told_as_bad_input(Path(snapshots.path, name)), snapshots.folder(name) as snapshot, _replacing(target) as new:
+        left_out = copy_tree(snapshot.real_path(), new)
+        metadata = read_metadata(snapshot) | {key: row[key] for key in ("score", "stage", "selection_reason")}
+        (new / METADATA_FILE).unlink(missing_ok=True)
+        (new / METADATA_FILE).write_bytes(_json(metadata))
+    return [f"{name}/{line}" for line in left_out]
+
+
+def _copy_task(run: Folder, task_folder: Path) -> list[str]:
+    """Copy task.yaml and grader/, so that a root can be explored without the Student run."""
+    task_folder.mkdir(parents=True, exist_ok=True)
+    task, task_copy, grader_copy = run.read(TASK_FILE, TASK_LIMIT), task_folder / TASK_FILE, task_folder / GRADER_FOLDER
+    left_out: list[str] = []
+    try:
+        with run.folder(GRADER_FOLDER) as grader, _replacing(grader_copy) as new:
+            left_out = copy_tree(grader.real_path(), new)
+    except Missing:
+        if grader_copy.exists() and task_copy.exists() and task_copy.read_bytes() != task:
+            raise BadInput(grader_copy, "is another task's, and this Student run has no grader", _ELSEWHERE) from None
+    with replaced_when_done(task_copy) as partial:
+        partial.write_bytes(task)
+    return [f"{GRADER_FOLDER}/{line}" for line in left_out]
+
+
+def _earlier_roots(out: Path) -> frozenset[str]:
+    """The roots named by the table of an earlier selection in ``out``; none where there is no such table."""
+    table = out / SELECTED_ROOTS.file_name
+    if not table.exists():
+        return frozenset()
+    try:
+        names = [row["root"] for row in SELECTED_ROOTS.rows(out)]
+    except BadInput as error:
+        problem = f"does not tell which folders beside it are an earlier selection's ({error.problem})"
+        raise BadInput(table, problem, "remove it and them, or choose another output folder") from error
+    return frozenset(name for name in names if parse_snapshot_name(name))
+
+
+def _is_copied_root(folder: Path) -> bool:
+    """A copy made by a selection that was interrupted: a folder whose metadata.json says how it was selected."""
+    if folder.is_symlink():
+        return False
+    try:
+        with Folder.of_run(folder) as copied:
+            return "selection_reason" in read_metadata(copied)
+    except Unreadable:
+        return False
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A path at which to make a folder; it takes the place of ``target`` when the block ends well."""
+    new, old = target.with_name(".copying"), target.with_name(".replaced")
+    _remove(new, old)
+    try:
+        yield new
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    finally:
+        _remove(new, old)
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def _json(value: Any) -> bytes:
+    # Half a surrogate pair can only be written as an escape; JSON's is the one that Python falls back on.
+    return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+@contextlib.contextmanager
+def _told_as_bad_input(thing: Path) -> Iterator[None]:
+    """Turn what the file system refuses into one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"cannot be copied ({error.strerror})"
+        raise BadInput(error.filename or thing, problem, "make it readable, and see that the disk has room") from error
+    except Unreadable as unreadable:
+        raise BadInput(
+            thing, f"cannot be copied: it {unreadable}", "leave it as it was when it was read"
+        ) from unreadable
+    except RecursionError as error:
+        raise BadInput(thing / METADATA_FILE, "is JSON nested too deeply to write", "remove the snapshot") from error
