@@ -33,20 +33,32 @@ class Stopped(Exception):
     """The turn was given up because ``stop`` was set; what it had begun has been undone or will be redone."""
 
 
+def _storable(value: object) -> object:
+    """Text with the lone surrogates that a cut emoji leaves, which no UTF-8 file can hold, as U+FFFD."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_storable)]
+"""Text that agents and tools wrote."""
+
+
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # NaN and infinities as such: what the journal gives back must equal what was put in.
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="constants")
 
 
 class ContentPart(_Record):
     """One part of a message, as in ``tables.CONTENT_PART``."""
 
     type: Literal["text", "reasoning", "tool_call", "tool_result"]
-    text: str | None = None
+    text: Text | None = None
     """The text; of a tool_result, the tool's output. None for a tool_call."""
-    tool_call_id: str | None = None
-    name: str | None = None
+    tool_call_id: Text | None = None
+    name: Text | None = None
     """Name of the tool."""
-    arguments: str | None = None
+    arguments: Text | None = None
     """Arguments of a tool_call: a JSON object, as a string."""
     is_error: bool | None = None
     """Of a tool_result: the runtime reported the call itself as an error."""
@@ -74,9 +86,9 @@ class Turn(_Record):
 
     score: Annotated[float | None, BeforeValidator(numeric)] = None
     """Raw score the grader gave; None where there was no eval or no numeric score."""
-    status: str | None = None
+    status: Text | None = None
     commit_hash: str | None = None
-    feedback: str | None = None
+    feedback: Text | None = None
     step_turns: int = Field(ge=0)
     tool_calls: int = Field(ge=0)
     failed_tool_calls: int = Field(ge=0)
