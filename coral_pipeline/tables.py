@@ -192,6 +192,18 @@ REJECTED_SNAPSHOTS = Table(
         Column("detail", STRING, "What was found, in one line"),
     ),
 )
+IMPORT_REPORT = Table(
+    "import_report",
+    "Student run: what import-run made of each attempt of the CORAL run, in run order; unusable records last",
+    (
+        Column("attempt", STRING, "File name of the attempt's record in the CORAL run"),
+        optional("snapshot", STRING, "Folder name of the snapshot; null: the record names none"),
+        optional("commit_hash", STRING, "Commit of the attempt; null: the record names none"),
+        Column("outcome", STRING, "imported | rejected"),
+        optional("reason", STRING, "record | objects | names: rejected; checkpoint | left_out: imported, but differs"),
+        optional("detail", STRING, "What was found, in one line; null: imported as it was"),
+    ),
+)
 STAGE_LABELS = Table(
     "stage_labels",
     "stage_labels: smoothed score and stage of each kept snapshot, in run order (method S5–S8)",

@@ -10,7 +10,9 @@ import sys
 
 import typer
 
+from coral_pipeline.cli.import_run import import_run
 from coral_pipeline.cli.rank import rank
+from coral_pipeline.cli.select import select
 from coral_pipeline.errors import PipelineError
 
 app = typer.Typer(
@@ -28,7 +30,9 @@ def _root() -> None:
     """Turn a CORAL run of coding agents into training data."""
 
 
+app.command()(import_run)
 app.command()(rank)
+app.command()(select)
 
 
 def main() -> None:

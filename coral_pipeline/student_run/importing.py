@@ -1,0 +1,252 @@
+"""A Student run out of a stock CORAL run: one snapshot per attempt, rebuilt from CORAL's own git history.
+
+The Student run is a function of the CORAL run: importing again adds what is new, completes what an interrupted
+import left undone, and changes nothing else. Each snapshot is made in a scratch folder and appears under its
+name whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from coral_pipeline import tables
+from coral_pipeline.errors import BadInput
+from coral_pipeline.student_run.checkout import Checkout, plan_checkout, printable, write_checkout
+from coral_pipeline.student_run.coral_run import CoralRun, Record, read_coral_run
+from coral_pipeline.student_run.destination import IMPORTER, Destination, open_destination
+from coral_pipeline.student_run.git_objects import GitObjects, UnusableObject, open_objects
+from coral_pipeline.student_run.layout import (
+    ATTEMPTS_FOLDER,
+    CODE_FOLDER,
+    GRADER_FOLDER,
+    METADATA_FILE,
+    SHARED_FOLDER,
+    TASK_FILE,
+)
+from coral_pipeline.student_run.task_config import student_task
+
+GRADER_DATA_FOLDER = "grader_private"
+"""What else CORAL keeps from the agents (``grader.private`` of the task), beside the grader."""
+MOST_LEFT_OUT_LINES = 20
+_NOT_GRADER_DATA = frozenset({"eval", "grader_venv", "grader_checkouts"})
+_MACHINE_FOLDERS = frozenset({"logs", "diagnostics", "gateway", "sessions"})
+"""Folders at the top of the shared state that belong to the processes of the run: logs, requests, session ids."""
+_MACHINE_FILES = frozenset({"agent.pids", "agent_pids.json", "sessions.json", "coral.lock"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """An attempt and its place in the run."""
+
+    record: Record
+    snapshot: str
+    """Folder name of its snapshot."""
+    eval_count: int
+    """Evals of the run up to and including this one; also the snapshot's global index."""
+
+
+@dataclass(frozen=True)
+class ImportOutcome:
+    """What an import found and did."""
+
+    report: list[dict[str, Any]]
+    """Rows of ``tables.IMPORT_REPORT``."""
+    written: int
+    """Snapshots written by this import; the others were there already."""
+
+    @property
+    def rejected(self) -> list[dict[str, Any]]:
+        """The rows of the attempts that have no snapshot."""
+        return [row for row in self.report if row["outcome"] == "rejected"]
+
+
+def import_run(
+    coral_run: Path,
+    student_run: Path,
+    track: Callable[[Sequence[Place]], Iterable[Place]] = iter,
+) -> ImportOutcome:
+    """Import the CORAL run into the folder ``student_run``, made if need be; ``track`` may watch the progress.
+
+    Attempts that cannot be imported are rows of the report, which is also written into the Student run.
+    Raises ``BadInput`` where the CORAL run cannot be read, ``student_run`` is something else, or attempts
+    have come in whose times put them before snapshots that are there already.
+    """
+    run = read_coral_run(coral_run)
+    try:
+        task = student_task(run.config)
+    except ValueError as error:
+        raise BadInput(run.path / ".coral" / "config.yaml", f"cannot be used: {error}", "mend the file") from error
+    places = [Place(r, r.snapshot(index), index) for index, r in enumerate(run.records, start=1)]
+    if student_run.resolve().is_relative_to(run.path):
+        raise BadInput(student_run, "lies inside the CORAL run, which is only read", "import into another folder")
+    try:
+        with open_destination(student_run) as destination, open_objects(run.object_folders) as objects:
+            destination.check_snapshots({place.snapshot: place.record.commit_hash for place in places})
+            destination.put_text(TASK_FILE, task)
+            _copy_grader(run, destination)
+            importer = _Importer(objects, destination)
+            report = [importer.row(place) for place in track(places)]
+            report += [_unusable(name, problem) for name, problem in run.unusable]
+            destination.put_table(tables.IMPORT_REPORT, report)
+    except OSError as error:
+        raise BadInput(
+            error.filename or student_run,
+            f"cannot be used ({error.strerror})",
+            "see to its permissions and the room on its disk, then import again: it goes on where it stopped",
+        ) from error
+    return ImportOutcome(report, importer.written)
+
+
+class _Importer:
+    """Makes the snapshots, in run order: where a checkpoint is missing the last earlier one stands in."""
+
+    def __init__(self, objects: GitObjects, destination: Destination) -> None:
+        self._objects = objects
+        self._destination = destination
+        self._last_with_checkpoint: Record | None = None
+        self.written = 0
+
+    def row(self, place: Place) -> dict[str, Any]:
+        """Make the snapshot, unless it is there; its row of the report."""
+        metadata = self._metadata(place)
+        there = self._destination.metadata(place.snapshot)
+        if there is not None and self._is_same(place, metadata, there):
+            return _imported(place, there)
+        try:
+            self._write(place, metadata)
+        except UnusableObject as error:
+            return _rejected(place, "objects", str(error))
+        except FileExistsError as error:
+            return _rejected(place, "names", f"{error.filename}: this disk takes two names of the attempt for one")
+        self.written += 1
+        return _imported(place, metadata)
+
+    def _metadata(self, place: Place) -> dict[str, Any]:
+        """What the snapshot's ``metadata.json`` says, except for what had to be left out of the snapshot."""
+        record = place.record
+        if self._has_checkpoint(record):
+            self._last_with_checkpoint = record
+        source = self._last_with_checkpoint
+        metadata: dict[str, Any] = {
+            "commit_hash": record.commit_hash,
+            "eval_count": place.eval_count,
+            "agent_id": record.agent_id,
+            "eval_ok": record.eval_ok,
+            "timestamp": record.timestamp,
+            "title": record.title,
+            "parent_hash": record.parent_hash,
+            "shared_state_hash": source.shared_state_hash if source else None,
+            "shared_state_from": source.commit_hash if source else None,
+            "importer": IMPORTER,
+        }
+        if record.eval_ok is None:
+            del metadata["eval_ok"]  # its absence says pending (method S2)
+        if source is record:
+            del metadata["shared_state_from"]
+        return metadata
+
+    def _has_checkpoint(self, record: Record) -> bool:
+        if record.shared_state_hash is None:
+            return False
+        try:
+            self._objects.tree_of(record.shared_state_hash)
+        except UnusableObject:
+            return False
+        return True
+
+    def _is_same(self, place: Place, metadata: dict[str, Any], there: dict[str, Any]) -> bool:
+        without_notes = {name: value for name, value in there.items() if name != "left_out"}
+        record_there = PurePosixPath(SHARED_FOLDER, ATTEMPTS_FOLDER, place.record.file_name)
+        return without_notes == metadata and self._destination.holds(place.snapshot, record_there, place.record.content)
+
+    def _write(self, place: Place, metadata: dict[str, Any]) -> None:
+        """Write the snapshot; adds ``left_out`` to its metadata where something had to be."""
+        record = place.record
+        code = plan_checkout(self._objects, self._objects.tree_of(record.commit_hash))
+        checkpoint = metadata["shared_state_hash"]
+        shared = Checkout()
+        if checkpoint is not None:
+            shared = plan_checkout(self._objects, self._objects.tree_of(checkpoint), _stripped_for(record))
+        left_out = [f"{CODE_FOLDER}/{line}" for line in code.left_out]
+        left_out += [f"{SHARED_FOLDER}/{line}" for line in shared.left_out]
+        if left_out:
+            metadata["left_out"] = left_out[:MOST_LEFT_OUT_LINES]
+        with self._destination.new_snapshot(place.snapshot) as folder:
+            write_checkout(self._objects, code, folder / CODE_FOLDER)
+            write_checkout(self._objects, shared, folder / SHARED_FOLDER)
+            attempts = folder / SHARED_FOLDER / ATTEMPTS_FOLDER
+            attempts.mkdir(exist_ok=True)
+            (attempts / record.file_name).write_bytes(record.content)
+            (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
+
+
+def _stripped_for(record: Record) -> Callable[[PurePosixPath, bool], bool]:
+    """What of a checkpoint is left behind: the files of the run's processes, and what is in the record's place."""
+
+    def skip(path: PurePosixPath, is_folder: bool) -> bool:
+        top = len(path.parts) == 1
+        if path == PurePosixPath(ATTEMPTS_FOLDER):
+            return not is_folder
+        if path == PurePosixPath(ATTEMPTS_FOLDER, record.file_name):
+            return True
+        if is_folder:
+            return top and path.name in _MACHINE_FOLDERS
+        return path.name in _MACHINE_FILES or path.suffix == ".pid" or (top and path.suffix == ".lock")
+
+    return skip
+
+
+def _copy_grader(run: CoralRun, destination: Destination) -> None:
+    """Copy the grader and what else it reads, which CORAL keeps from the agents."""
+    grader = run.private / "eval"
+    if grader.is_dir() and grader.resolve() == grader:
+        destination.put_folder(GRADER_FOLDER, grader)
+        destination.put_folder(GRADER_DATA_FOLDER, run.private, leave=_NOT_GRADER_DATA)
+
+
+def _imported(place: Place, metadata: dict[str, Any]) -> dict[str, Any]:
+    notes = list(_notes(place.record, metadata))
+    return {
+        "attempt": place.record.file_name,
+        "snapshot": place.snapshot,
+        "commit_hash": place.record.commit_hash,
+        "outcome": "imported",
+        "reason": notes[0][0] if notes else None,
+        "detail": printable("; ".join(line for _, line in notes)) or None,
+    }
+
+
+def _notes(record: Record, metadata: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Reason and line for everything in which the snapshot is not what the agent left."""
+    if metadata["shared_state_hash"] != record.shared_state_hash:
+        missing = f"checkpoint {record.shared_state_hash} is missing" if record.shared_state_hash else "no checkpoint"
+        source = metadata["shared_state_from"]
+        yield "checkpoint", f"{missing}: shared state of {source}" if source else f"{missing}, nor an earlier one"
+    for line in metadata.get("left_out", ()):
+        yield "left_out", line
+
+
+def _rejected(place: Place, reason: str, detail: str) -> dict[str, Any]:
+    return {
+        "attempt": place.record.file_name,
+        "snapshot": None,
+        "commit_hash": place.record.commit_hash,
+        "outcome": "rejected",
+        "reason": reason,
+        "detail": printable(detail),
+    }
+
+
+def _unusable(name: str, problem: str) -> dict[str, Any]:
+    return {
+        "attempt": printable(name),
+        "snapshot": None,
+        "commit_hash": None,
+        "outcome": "rejected",
+        "reason": "record",
+        "detail": printable(problem),
+    }
