@@ -41,6 +41,8 @@ class ExploredTree:
     A *position* is a row number. Columns of the edge that made a node hold -1 or NaN at the root.
     """
 
+    folder: Path
+    """Where it was read from."""
     name: str
     """Snapshot folder name of the root."""
     direction: Direction
@@ -99,9 +101,32 @@ class ExploredTree:
         return np.array([kind in GOOD_LEAVES for kind in self.leaf_kind], dtype=np.bool_)
 
     @cached_property
+    def levels(self) -> tuple[slice, ...]:
+        """Positions of each depth, from the root down."""
+        starts = np.searchsorted(self.depth, np.arange(self.depth[-1] + 2)).tolist()
+        return tuple(map(slice, starts, starts[1:]))
+
+    @cached_property
     def edge_order(self) -> IntArray:
         """Positions of the non-root nodes in the order of the edges that made them."""
         return np.argsort(self.edge_id[1:], kind="stable") + 1
+
+    @cached_property
+    def _by_id(self) -> IntArray:
+        return np.argsort(self.node_id)
+
+    def positions(self, node_ids: IntArray) -> IntArray:
+        """Positions of nodes by id; ``KeyError`` where one is not in the tree."""
+        by_id = self._by_id
+        last = len(self) - 1
+        if self.node_id[by_id[0]] == 0 and self.node_id[by_id[-1]] == last:  # ids 0 … N-1: no search needed
+            found = by_id[np.clip(node_ids, 0, last)]
+        else:
+            found = by_id[np.searchsorted(self.node_id, node_ids, sorter=by_id).clip(max=last)]
+        unknown = self.node_id[found] != node_ids
+        if unknown.any():
+            raise KeyError(int(node_ids[unknown][0]))
+        return found
 
     def path(self, position: int) -> Iterator[int]:
         """Positions from the node at ``position`` up to the root, both included."""
@@ -154,6 +179,7 @@ def _assemble(folder: Path, info: dict[str, Any], node_table: pa.Table, edge_tab
             raise BadInput(thing, f"made a node but has no {name}", REMAKE)
     score = nodes.floats("score")
     return ExploredTree(
+        folder=folder,
         name=info["root"],
         direction=info["direction"],
         node_id=node_id,
@@ -178,10 +204,10 @@ def _require_unique(columns: _Columns, name: str) -> None:
 def _positions(node_id: IntArray, columns: _Columns, name: str) -> IntArray:
     """Positions of the nodes a column names; ``BadInput`` where one is not in the tree."""
     wanted = columns.ints(name)
-    by_id = np.argsort(node_id)
     unknown = ~np.isin(wanted, node_id)
     if unknown.any():
         raise BadInput(columns.file, f"{name} {wanted[unknown][0]} is not a node of the tree", REMAKE)
+    by_id = np.argsort(node_id)
     return by_id[np.searchsorted(node_id, wanted, sorter=by_id)]
 
 
