@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 TASK_FILE = "task.yaml"
 """CORAL's own task configuration, at the top of the run."""
@@ -45,3 +46,8 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
     if match is None:
         return None
     return SnapshotName(int(match[1]), match[2], match[3])
+
+
+def student_run_name(student_run: Path) -> str:
+    """The Student run's name in tables: its folder's, bytes that are no UTF-8 written as escapes."""
+    return student_run.resolve().name.encode("utf-8", "backslashreplace").decode()

@@ -112,13 +112,13 @@ def account(labels: pa.Table, roots: pa.Table, settings: SelectionSettings) -> l
 def shortages(accounts: Sequence[StageAccount], settings: SelectionSettings) -> list[str]:
     """One sentence per stage that could not fill its quota, and one where the run has too few roots in all."""
     sentences = [
-        f"{stage.stage}: {stage.eligible} eligible of a quota of {stage.quota}"
+        f"{stage.stage} stage: quota {stage.quota}, eligible {stage.eligible}"
         for stage in accounts
         if stage.eligible < stage.quota
     ]
     eligible = sum(stage.eligible for stage in accounts)
     if eligible < settings.num_roots:
         sentences.append(
-            f"{settings.num_roots} roots asked for, only {eligible} snapshots are eligible: all were chosen"
+            f"roots asked for: {settings.num_roots}, eligible snapshots: {eligible}; all of them were chosen"
         )
     return sentences
