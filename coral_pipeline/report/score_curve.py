@@ -75,7 +75,11 @@ def _shade_stages(axes: Axes, stages: list[str]) -> None:
     for stage, stretch in itertools.groupby(stages):
         end = start + len(list(stretch))
         axes.axvspan(
-            start - 0.5, end - 0.5, color=STAGE_SHADES[stage], lw=0, label=None if stage in labelled else stage
+            start - 0.5,
+            end - 0.5,
+            color=STAGE_SHADES[stage],
+            lw=0,
+            label=None if stage in labelled else f"{stage} stage",
         )
         labelled.add(stage)
         start = end
