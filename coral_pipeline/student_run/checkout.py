@@ -20,7 +20,7 @@ LONGEST_NAME = 255
 LONGEST_PATH = 1024
 LONGEST_LINK = 1024
 """Bytes of a name, of a path in the tree, and of a link's target; what is longer is left out."""
-MOST_ENTRIES = 500_000
+MOST_ENTRIES = 200_000
 """Entries of one tree; a tree of trees can name more than any disk holds in a few hundred bytes."""
 LINKS_FOLLOWED = 40
 """Links on one path after which the kernel gives up, too."""
@@ -72,7 +72,7 @@ def plan_checkout(objects: GitObjects, tree: str, skip: Skip = lambda path, is_f
             else:
                 plan.files.append((path, entry))
     for path, target in links.items():
-        if not target or "\0" in target or link_escapes(path, links):
+        if not target or "\0" in target or _escapes(path, links):
             plan.left_out.append(f"{path}: link to {target!a}, outside the folder")
         else:
             plan.links[path] = target
@@ -91,12 +91,12 @@ def write_checkout(objects: GitObjects, plan: Checkout, folder: Path) -> None:
         with (folder / path).open("xb") as file:
             objects.copy_blob(entry.hash, file)
         if entry.mode == EXECUTABLE:
-            make_executable(folder / path)
+            _make_executable(folder / path)
     for path, target in plan.links.items():
         (folder / path).symlink_to(target)
 
 
-def make_executable(path: Path) -> None:
+def _make_executable(path: Path) -> None:
     """Let all who may read the file run it."""
     mode = path.stat().st_mode
     path.chmod(mode | (mode & 0o444) >> 2)
@@ -116,7 +116,8 @@ def _writable(
         if problem is None:
             yield path, entry
         else:
-            plan.left_out.append(f"{folder}/{os.fsdecode(entry.name[:LONGEST_NAME])}: {problem}")
+            within = f"{folder}/" if folder.parts else ""
+            plan.left_out.append(f"{within}{os.fsdecode(entry.name[:LONGEST_NAME])}: {problem}")
 
 
 def _problem(name: bytes, path: PurePosixPath) -> str | None:
@@ -129,7 +130,7 @@ def _problem(name: bytes, path: PurePosixPath) -> str | None:
     return None
 
 
-def link_escapes(path: PurePosixPath, links: Mapping[PurePosixPath, str]) -> bool:
+def _escapes(path: PurePosixPath, links: Mapping[PurePosixPath, str]) -> bool:
     """Whether following the link at ``path`` leaves the folder on the way, also by way of other links."""
     here: list[str] = list(path.parent.parts)
     ahead = deque([links[path]])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coral_pipeline.errors import BadInput
@@ -25,6 +26,8 @@ RECORD_LIMIT = 1 << 23
 PENDING = "pending"
 FAILED = frozenset({"crashed", "timeout"})
 """Statuses of an attempt that was graded without a normal numeric score."""
+_MACHINE_FOLDERS = frozenset({"logs", "diagnostics", "gateway", "sessions"})
+_MACHINE_FILES = frozenset({"agent.pids", "agent_pids.json", "sessions.json", "coral.lock"})
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _A_RUN = "give the folder of one CORAL run, the one that holds .coral/ and repo/"
 
@@ -93,20 +96,34 @@ def read_coral_run(coral_run: Path) -> CoralRun:
     Raises ``BadInput`` where that is no CORAL run, or one without attempts.
     """
     path = coral_run.parent if coral_run.name == ".coral" else coral_run
-    try:
-        with Folder.of_run(path) as run, run.folder(".coral") as coral:
-            config = coral.read("config.yaml", CONFIG_LIMIT)
-            with coral.folder("public") as public, public.folder("attempts") as attempts:
-                records, unusable = _read_records(attempts)
-            real_path = run.real_path()
-    except Unreadable as unreadable:
-        raise BadInput(coral_run, f"is no CORAL run: a part of it {unreadable}", _A_RUN) from unreadable
+    part = path
+    with ExitStack() as opened:
+        try:
+            run = opened.enter_context(Folder.of_run(path))
+            part = path / ".coral"
+            coral = opened.enter_context(run.folder(part.name))
+            part = path / ".coral" / "config.yaml"
+            config = coral.read(part.name, CONFIG_LIMIT)
+            part = path / ".coral" / "public" / "attempts"
+            attempts = opened.enter_context(opened.enter_context(coral.folder("public")).folder(part.name))
+            records, unusable = _read_records(attempts)
+        except Unreadable as unreadable:
+            raise BadInput(part, str(unreadable), _A_RUN) from unreadable
+        real_path = run.real_path()
     if not records and not unusable:
         raise BadInput(coral_run, "holds no attempts in .coral/public/attempts", "import it once an eval was made")
     object_folders = tuple(_object_folders(real_path))
     if not object_folders:
         raise BadInput(real_path / "repo", "is no git repository", _A_RUN)
     return CoralRun(real_path, records, unusable, config, object_folders)
+
+
+def is_machine_file(path: PurePosixPath, is_folder: bool) -> bool:
+    """Whether a path of the shared state belongs to the processes of the run: pids, locks, logs, session ids."""
+    top = len(path.parts) == 1
+    if is_folder:
+        return top and path.name in _MACHINE_FOLDERS
+    return path.name in _MACHINE_FILES or path.name.endswith(".pid") or (top and path.name.endswith(".lock"))
 
 
 def _read_records(attempts: Folder) -> tuple[tuple[Record, ...], tuple[tuple[str, str], ...]]:

@@ -6,15 +6,15 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.student_run.checkout import link_escapes, make_executable
 from coral_pipeline.student_run.guarded import Folder, Unreadable
 from coral_pipeline.student_run.layout import METADATA_FILE, SNAPSHOTS_FOLDER, parse_snapshot_name
+from coral_pipeline.student_run.tree_copy import copy_tree
 from coral_pipeline.tables import Table
 
 IMPORTER = "coral-pipeline import-run, format 1"
@@ -90,12 +90,13 @@ class Destination:
         """Write a table of the Student run."""
         table.write(rows, self._scratch).replace(self._path / table.file_name)
 
-    def put_folder(self, name: str, source: Path, leave: Collection[str] = ()) -> None:
-        """Copy the folder ``source`` to ``name``, without the names in ``leave``; nothing where that is nothing."""
-        folder = self._scratch / name
-        _copy_folder(source, folder, leave)
-        if any(folder.iterdir()):
-            self._put(folder, self._path / name)
+    def put_folder(self, name: str, source: Path) -> None:
+        """Copy the folder ``source`` to ``name``; Python's caches stay behind."""
+        copy = self._scratch / name
+        copy_tree(source, copy)
+        for cache in list(copy.rglob("__pycache__")):
+            shutil.rmtree(cache)
+        self._put(copy, self._path / name)
 
     def _put(self, finished: Path, target: Path) -> None:
         if os.path.lexists(target):
@@ -153,27 +154,3 @@ def _check_claim(student_run: Path) -> None:
         mark = None
     if not isinstance(mark, dict) or not str(mark.get("importer")).startswith(IMPORTER.partition(",")[0]):
         raise BadInput(student_run, "holds something that no import made", _A_NEW_FOLDER)
-
-
-def _copy_folder(source: Path, target: Path, leave: Collection[str]) -> None:
-    """Copy regular files, folders, and the links that stay inside; neither caches of Python nor modes and times."""
-    links: dict[PurePosixPath, str] = {}
-    pending = [PurePosixPath()]
-    while pending:
-        folder = pending.pop()
-        (target / folder).mkdir()
-        for entry in sorted((source / folder).iterdir()):
-            path = folder / entry.name
-            if entry.name == "__pycache__" or str(path) in leave:
-                continue
-            if entry.is_symlink():
-                links[path] = str(entry.readlink())
-            elif entry.is_dir():
-                pending.append(path)
-            elif entry.is_file():
-                shutil.copyfile(entry, target / path)
-                if os.access(entry, os.X_OK):
-                    make_executable(target / path)
-    for path, link in links.items():
-        if not link_escapes(path, links):
-            (target / path).symlink_to(link)

@@ -16,7 +16,7 @@ from typing import Any
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.student_run.checkout import Checkout, plan_checkout, printable, write_checkout
-from coral_pipeline.student_run.coral_run import CoralRun, Record, read_coral_run
+from coral_pipeline.student_run.coral_run import CoralRun, Record, is_machine_file, read_coral_run
 from coral_pipeline.student_run.destination import IMPORTER, Destination, open_destination
 from coral_pipeline.student_run.git_objects import GitObjects, UnusableObject, open_objects
 from coral_pipeline.student_run.layout import (
@@ -29,13 +29,8 @@ from coral_pipeline.student_run.layout import (
 )
 from coral_pipeline.student_run.task_config import student_task
 
-GRADER_DATA_FOLDER = "grader_private"
-"""What else CORAL keeps from the agents (``grader.private`` of the task), beside the grader."""
 MOST_LEFT_OUT_LINES = 20
-_NOT_GRADER_DATA = frozenset({"eval", "grader_venv", "grader_checkouts"})
-_MACHINE_FOLDERS = frozenset({"logs", "diagnostics", "gateway", "sessions"})
-"""Folders at the top of the shared state that belong to the processes of the run: logs, requests, session ids."""
-_MACHINE_FILES = frozenset({"agent.pids", "agent_pids.json", "sessions.json", "coral.lock"})
+"""Lines on what was left out of a snapshot that its metadata keeps."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ def import_run(
             _copy_grader(run, destination)
             importer = _Importer(objects, destination)
             report = [importer.row(place) for place in track(places)]
-            report += [_unusable(name, problem) for name, problem in run.unusable]
+            report += [_row(name, None, None, "record", problem) for name, problem in run.unusable]
             destination.put_table(tables.IMPORT_REPORT, report)
     except OSError as error:
         raise BadInput(
@@ -119,9 +114,10 @@ class _Importer:
         try:
             self._write(place, metadata)
         except UnusableObject as error:
-            return _rejected(place, "objects", str(error))
+            return _row(place.record.file_name, place.record.commit_hash, None, "objects", str(error))
         except FileExistsError as error:
-            return _rejected(place, "names", f"{error.filename}: this disk takes two names of the attempt for one")
+            problem = f"{Path(error.filename).name}: this disk takes two names of the attempt for one"
+            return _row(place.record.file_name, place.record.commit_hash, None, "names", problem)
         self.written += 1
         return _imported(place, metadata)
 
@@ -159,9 +155,10 @@ class _Importer:
         return True
 
     def _is_same(self, place: Place, metadata: dict[str, Any], there: dict[str, Any]) -> bool:
+        """What is there was made of the same record and the same commits, by this format of the importer."""
         without_notes = {name: value for name, value in there.items() if name != "left_out"}
-        record_there = PurePosixPath(SHARED_FOLDER, ATTEMPTS_FOLDER, place.record.file_name)
-        return without_notes == metadata and self._destination.holds(place.snapshot, record_there, place.record.content)
+        own = PurePosixPath(SHARED_FOLDER, ATTEMPTS_FOLDER, place.record.file_name)
+        return without_notes == metadata and self._destination.holds(place.snapshot, own, place.record.content)
 
     def _write(self, place: Place, metadata: dict[str, Any]) -> None:
         """Write the snapshot; adds ``left_out`` to its metadata where something had to be."""
@@ -170,11 +167,13 @@ class _Importer:
         checkpoint = metadata["shared_state_hash"]
         shared = Checkout()
         if checkpoint is not None:
-            shared = plan_checkout(self._objects, self._objects.tree_of(checkpoint), _stripped_for(record))
+            shared = plan_checkout(self._objects, self._objects.tree_of(checkpoint), _left_behind(record))
         left_out = [f"{CODE_FOLDER}/{line}" for line in code.left_out]
         left_out += [f"{SHARED_FOLDER}/{line}" for line in shared.left_out]
+        if len(left_out) > MOST_LEFT_OUT_LINES:
+            left_out[MOST_LEFT_OUT_LINES:] = [f"and {len(left_out) - MOST_LEFT_OUT_LINES} more"]
         if left_out:
-            metadata["left_out"] = left_out[:MOST_LEFT_OUT_LINES]
+            metadata["left_out"] = left_out
         with self._destination.new_snapshot(place.snapshot) as folder:
             write_checkout(self._objects, code, folder / CODE_FOLDER)
             write_checkout(self._objects, shared, folder / SHARED_FOLDER)
@@ -184,40 +183,30 @@ class _Importer:
             (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
 
 
-def _stripped_for(record: Record) -> Callable[[PurePosixPath, bool], bool]:
-    """What of a checkpoint is left behind: the files of the run's processes, and what is in the record's place."""
+def _left_behind(record: Record) -> Callable[[PurePosixPath, bool], bool]:
+    """What of a checkpoint does not go into the attempt's snapshot: machine files, and what is in its record's place."""
+    own = PurePosixPath(ATTEMPTS_FOLDER, record.file_name)
 
     def skip(path: PurePosixPath, is_folder: bool) -> bool:
-        top = len(path.parts) == 1
-        if path == PurePosixPath(ATTEMPTS_FOLDER):
-            return not is_folder
-        if path == PurePosixPath(ATTEMPTS_FOLDER, record.file_name):
-            return True
-        if is_folder:
-            return top and path.name in _MACHINE_FOLDERS
-        return path.name in _MACHINE_FILES or path.suffix == ".pid" or (top and path.suffix == ".lock")
+        no_folder_of_attempts = path == own.parent and not is_folder
+        return path == own or no_folder_of_attempts or is_machine_file(path, is_folder)
 
     return skip
 
 
 def _copy_grader(run: CoralRun, destination: Destination) -> None:
-    """Copy the grader and what else it reads, which CORAL keeps from the agents."""
+    """Copy the grader, which CORAL keeps from the agents, where the task has one of its own (no ``entrypoint``)."""
     grader = run.private / "eval"
     if grader.is_dir() and grader.resolve() == grader:
         destination.put_folder(GRADER_FOLDER, grader)
-        destination.put_folder(GRADER_DATA_FOLDER, run.private, leave=_NOT_GRADER_DATA)
 
 
 def _imported(place: Place, metadata: dict[str, Any]) -> dict[str, Any]:
     notes = list(_notes(place.record, metadata))
-    return {
-        "attempt": place.record.file_name,
-        "snapshot": place.snapshot,
-        "commit_hash": place.record.commit_hash,
-        "outcome": "imported",
-        "reason": notes[0][0] if notes else None,
-        "detail": printable("; ".join(line for _, line in notes)) or None,
-    }
+    detail = "; ".join(line for _, line in notes) or None
+    return _row(
+        place.record.file_name, place.record.commit_hash, place.snapshot, notes[0][0] if notes else None, detail
+    )
 
 
 def _notes(record: Record, metadata: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -230,23 +219,15 @@ def _notes(record: Record, metadata: dict[str, Any]) -> Iterator[tuple[str, str]
         yield "left_out", line
 
 
-def _rejected(place: Place, reason: str, detail: str) -> dict[str, Any]:
+def _row(
+    attempt: str, commit_hash: str | None, snapshot: str | None, reason: str | None, detail: str | None
+) -> dict[str, Any]:
+    """A row of ``tables.IMPORT_REPORT``; without a snapshot the attempt was rejected."""
     return {
-        "attempt": place.record.file_name,
-        "snapshot": None,
-        "commit_hash": place.record.commit_hash,
-        "outcome": "rejected",
+        "attempt": printable(attempt),
+        "snapshot": snapshot,
+        "commit_hash": commit_hash,
+        "outcome": "imported" if snapshot else "rejected",
         "reason": reason,
-        "detail": printable(detail),
-    }
-
-
-def _unusable(name: str, problem: str) -> dict[str, Any]:
-    return {
-        "attempt": printable(name),
-        "snapshot": None,
-        "commit_hash": None,
-        "outcome": "rejected",
-        "reason": "record",
-        "detail": printable(problem),
+        "detail": detail and printable(detail),
     }
