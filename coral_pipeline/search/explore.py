@@ -1,0 +1,116 @@
+"""Explore one root from beginning to end, or from where an earlier try was interrupted."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from coral_pipeline.errors import BadInput
+from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.search.explorer import Explorer, Observer, SearchHalted
+from coral_pipeline.search.journal import Header, Journal, header
+from coral_pipeline.search.output import is_written, write_tree
+from coral_pipeline.search.progress import best_score, tokens
+from coral_pipeline.search.rules import good_leaves
+from coral_pipeline.search.tree import RootNode, StopReason, Tree
+from coral_pipeline.settings import Direction, RetrySettings, SearchSettings
+from coral_pipeline.teacher.protocol import InfrastructureFault, Teacher
+
+WORK_FOLDER = "work"
+"""Folder beside the tables for what a growing tree needs: journal, transcripts, the Teacher's states."""
+
+
+@dataclass(frozen=True)
+class TreeSummary:
+    """What became of one root."""
+
+    root: RootNode
+    direction: Direction
+    stop_reason: StopReason
+    rounds: int
+    nodes: int
+    valid_edges: int
+    failed_edges: int
+    """Edges that made no child."""
+    kept_edges: int
+    """Edges that failed and made a child all the same (method T4)."""
+    improved_edges: int
+    good_leaves: int
+    best_score: float
+    """Best raw score in the tree, the root's included."""
+    best_node: int
+    """First node with that score; 0 is the root."""
+    tokens: int
+    """Tokens the edges added to their parents' contexts."""
+    seconds: float
+    """Wall-clock seconds of all turns, summed: more than the time the search took where edges ran side by side."""
+    was_finished: bool
+    """The tree had been finished and written before; nothing was run or changed."""
+
+
+def explore_root(
+    root: RootNode,
+    direction: Direction,
+    teacher: Teacher,
+    out: Path,
+    settings: SearchSettings,
+    retry: RetrySettings | None = None,
+    stop: threading.Event | None = None,
+    observer: Observer | None = None,
+    resume: bool = True,
+) -> TreeSummary:
+    """Explore ``root`` and write the tables of ``explored_trees`` and ``tree.json`` into ``out``.
+
+    Everything finished is journaled under ``out/work``: called again after any interruption, it goes on where
+    it was and ends in the same tree. A tree that is finished is left as it is. ``resume=False`` refuses to
+    touch a tree that another call began.
+
+    ``stop``, once set, ends the search soon; ``observer`` is called in this thread whenever something has
+    happened. Raises ``SearchHalted`` where the Teacher or the disk fails for good (resume when it is mended),
+    ``Stopped`` where ``stop`` was set, ``BadInput`` where ``out`` belongs to another tree or process.
+    """
+    identity = header(root, direction, settings, teacher)
+    with Journal.open(out / WORK_FOLDER, identity) as journal:
+        was_finished = journal.done and is_written(out)
+        if not resume and not was_finished and (journal.begun or (out / TREE_FILE).exists()):
+            raise BadInput(out, "a tree was begun there", "pass --resume to go on with it, or choose another folder")
+        tree = Tree(root, direction, settings)
+        explorer = Explorer(tree, teacher, journal, retry or RetrySettings(), stop or threading.Event(), observer)
+        reason = explorer.run()
+        journal.require_only(edge.name for edge in tree.edges)
+        if not was_finished:
+            _finish(tree, journal, identity, out)
+    return _summary(tree, reason, was_finished)
+
+
+def _finish(tree: Tree, journal: Journal, identity: Header, out: Path) -> None:
+    try:
+        write_tree(tree, journal, identity, out)
+        journal.record_done()
+    except (OSError, InfrastructureFault) as error:
+        raise SearchHalted(
+            f"{out}: the tree is explored, but its tables cannot be written ({error}); mend that and resume"
+        ) from error
+
+
+def _summary(tree: Tree, reason: StopReason, was_finished: bool) -> TreeSummary:
+    best = best_score(tree)
+    return TreeSummary(
+        root=tree.root,
+        direction=tree.direction,
+        stop_reason=reason,
+        rounds=tree.round,
+        nodes=len(tree.nodes),
+        valid_edges=tree.valid_edges,
+        failed_edges=len(tree.edges) - tree.valid_edges,
+        kept_edges=sum(edge.kept_by is not None for edge in tree.edges),
+        improved_edges=sum(edge.figures.improved for edge in tree.edges),
+        good_leaves=good_leaves(tree),
+        best_score=best,
+        best_node=next(node.node_id for node in tree.nodes if node.score == best),
+        tokens=tokens(tree),
+        seconds=math.fsum(edge.figures.seconds for edge in tree.edges),
+        was_finished=was_finished,
+    )

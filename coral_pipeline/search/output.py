@@ -1,0 +1,151 @@
+"""The tables of ``explored_trees`` from a finished tree, and ``tree.json``."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coral_pipeline import tables
+from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.search.journal import FORMAT, Header, Journal
+from coral_pipeline.search.progress import tokens
+from coral_pipeline.search.rules import good_leaves, leaf_kind
+from coral_pipeline.search.tree import Edge, Node, Tree
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+MESSAGES_AT_ONCE = 64
+"""Messages held in memory while they are copied from a transcript to the table."""
+
+FILES = (*(table.file_name for table in tables.TABLES["explored_trees"]), TREE_FILE)
+"""What a finished tree's folder holds."""
+
+
+def is_written(folder: Path) -> bool:
+    """Whether every file of a finished tree is there."""
+    return all((folder / name).is_file() for name in FILES)
+
+
+def write_tree(tree: Tree, journal: Journal, header: Header, folder: Path) -> None:
+    """Write the tables and then ``tree.json``, whose presence says that the tree is complete.
+
+    The same tree gives the same rows and the same ``tree.json``, on any machine and however often it was
+    interrupted.
+    """
+    (folder / TREE_FILE).unlink(missing_ok=True)
+    tables.NODES.write((_node_row(node, tree) for node in tree.nodes), folder)
+    tables.EDGES.write(map(_edge_row, tree.edges), folder)
+    tables.TURNS.write((row for edge in tree.edges for row in _turn_rows(edge)), folder)
+    tables.ROUNDS.write(map(asdict, tree.selections), folder)
+    messages = 0
+    with tables.MESSAGES.writer(folder) as writer:
+        for rows in _batches(_message_rows(tree, journal), MESSAGES_AT_ONCE):
+            writer.write_table(tables.MESSAGES.build(rows))
+            messages += len(rows)
+    with tables.replaced_when_done(folder / TREE_FILE) as partial:
+        partial.write_text(json.dumps(_description(tree, header, messages), indent=2) + "\n", encoding="utf-8")
+
+
+def _node_row(node: Node, tree: Tree) -> Row:
+    return {
+        "node_id": node.node_id,
+        "parent_id": node.parent_id,
+        "depth": node.depth,
+        "score": node.score,
+        "path_best_score": node.path_best_score,
+        "max_token_total": node.max_token_total,
+        "valid_children": node.children,
+        "failed_expansions": node.failed_expansions,
+        "leaf_kind": leaf_kind(node, tree.settings),
+        "kept_by": node.kept_by,
+        "commit_hash": node.commit_hash,
+        "session_id": node.session_id,
+    }
+
+
+def _edge_row(edge: Edge) -> Row:
+    soft = edge.soft
+    return {
+        "edge_id": edge.edge_id,
+        "parent_id": edge.parent_id,
+        "child_id": edge.child_id,
+        "depth": edge.depth,
+        "round": edge.round,
+        "expansion": edge.expansion,
+        "failure_reason": edge.failure_reason,
+        "kept_by": edge.kept_by,
+        **asdict(edge.figures),
+        **({"outcome": None, "cleanliness": None, "knowledge": None, "soft": None} if soft is None else asdict(soft)),
+    }
+
+
+def _turn_rows(edge: Edge) -> Iterator[Row]:
+    for number, turn in enumerate(edge.turns, start=1):
+        fields = turn.model_dump(exclude={"messages", "session_id", "state"})
+        yield {"edge_id": edge.edge_id, "turn": number, **fields}
+
+
+def _message_rows(tree: Tree, journal: Journal) -> Iterator[Row]:
+    """The messages of all edges by edge id; a session begins with its parent node's last message."""
+    last: dict[int, str | None] = {0: None}
+    for edge in tree.edges:
+        previous = last[edge.parent_id]
+        for number in range(1, len(edge.turns) + 1):
+            for index, message in enumerate(journal.messages(edge.name, number)):
+                message_id = f"{edge.name}/{number}/{index}"
+                yield {
+                    "message_id": message_id,
+                    "parent_message_id": previous,
+                    "edge_id": edge.edge_id,
+                    "turn": number,
+                    **message.model_dump(),
+                }
+                previous = message_id
+        if edge.child_id is not None:
+            last[edge.child_id] = previous
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _description(tree: Tree, header: Header, messages: int) -> dict[str, Any]:
+    kinds = Counter(kind for node in tree.nodes if (kind := leaf_kind(node, tree.settings)) is not None)
+    return {
+        "root": tree.root.key,
+        "student_run": tree.root.student_run,
+        "direction": tree.direction,
+        "stop_reason": tree.stop_reason,
+        "configuration": {"search": header.settings, "teacher": header.teacher},
+        "versions": {
+            "coral_pipeline": version("coral-pipeline"),
+            "journal_format": FORMAT,
+            "python": platform.python_version(),
+            "pyarrow": version("pyarrow"),
+        },
+        "root_fingerprint": tree.root.fingerprint,
+        "counts": {
+            "rounds": tree.round,
+            "nodes": len(tree.nodes),
+            "edges": len(tree.edges),
+            "valid_edges": tree.valid_edges,
+            "failed_edges": len(tree.edges) - tree.valid_edges,
+            "kept_edges": sum(edge.kept_by is not None for edge in tree.edges),
+            "improved_edges": sum(edge.figures.improved for edge in tree.edges),
+            "turns": sum(len(edge.turns) for edge in tree.edges),
+            "messages": messages,
+            "good_leaves": good_leaves(tree),
+            "leaves": dict(sorted(kinds.items())),
+            "tokens": tokens(tree),
+        },
+    }
