@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -21,7 +21,7 @@ def orient(score: float, direction: Direction) -> float:
 class Settings(BaseModel):
     """Frozen, closed to unknown names; each field's docstring is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class StageWeights(Settings):
@@ -141,11 +141,11 @@ class SearchSettings(Settings):
 class RetrySettings(Settings):
     """Patience with infrastructure faults (method T5). It decides when a tree is made, never which tree."""
 
-    attempts: int = Field(default=6, ge=1)
+    attempts: int = Field(default=6, ge=1, le=100)
     """Tries of one turn, the first included, before the root is given up for now."""
     first_delay_seconds: float = Field(default=5.0, ge=0)
     """Pause before the second try."""
-    factor: float = Field(default=2.0, ge=1)
+    factor: float = Field(default=2.0, ge=1, le=10)
     """Growth of the pause from one try to the next."""
     max_delay_seconds: float = Field(default=300.0, ge=0)
     """Longest pause."""
@@ -217,3 +217,99 @@ class CreditSettings(Settings):
     rewards: RewardConfig = RewardConfig()
     grpo: GrpoSettings = GrpoSettings()
     http: HttpCriticSettings = HttpCriticSettings()
+
+
+class EmbeddedSettings(Settings):
+    """The embedded teacher: a local-search agent without a language model."""
+
+    bytes_per_token: int = Field(default=4, ge=1)
+    """Context tokens are estimated as the UTF-8 bytes of the session divided by this."""
+    load_seconds: float = Field(default=10.0, gt=0)
+    """Time limit of one shell command, the agent's local test among them."""
+    grading_seconds: int = Field(default=300, ge=1)
+    """Time limit of an eval where the task gives none."""
+    grading_grace_seconds: float = Field(default=5.0, ge=0)
+    """How long past its limit an eval may take to say so itself before it is killed."""
+    output_characters: int = Field(default=6_000, ge=1)
+    """A tool's output beyond this is cut."""
+    program_bytes: int = Field(default=200_000, ge=1)
+    """Larger source files are not looked into."""
+    max_programs: int = Field(default=20, ge=1)
+    """Source files the agent looks into, those the task names first."""
+    max_notes: int = Field(default=3, ge=0)
+    """Notes of others read at the start of a session."""
+    move_tries: int = Field(default=3, ge=1)
+    """Changes tried per turn until the program loads."""
+    number_step: float = Field(default=0.03, gt=0)
+    """Standard deviation of a number's first change, as a share of the spread of the numbers it stands among."""
+    bold_number_step: float = Field(default=0.05, gt=0)
+    """The same far from the best known score."""
+    step_growth: float = Field(default=1.2, ge=1)
+    """Factor of the step after a change of numbers helped."""
+    step_shrink: float = Field(default=0.5, gt=0, le=1)
+    """Factor of the step after a change failed in both directions."""
+    reach: int = Field(default=5, ge=2)
+    """Elements of an order that one change spans at most, unless it is a bold one."""
+    bold_chance: float = Field(default=0.05, ge=0, le=1)
+    """Share of changes of orders that span any distance."""
+    bold_chance_far: float = Field(default=0.5, ge=0, le=1)
+    """The same far from the best known score."""
+    far_gap: float = Field(default=0.4, ge=0, le=1)
+    """Far: this share or more of the range of known scores lies between the agent's best and the best known."""
+    mirror_chance: float = Field(default=0.5, ge=0, le=1)
+    """First turn of an edge: chance to take up the session's last failed change in the opposite direction."""
+    extend_chance: float = Field(default=0.6, ge=0, le=1)
+    """Chance to go on in the direction of a change of numbers that helped."""
+    reread_chance: float = Field(default=0.5, ge=0, le=1)
+    """Later turns of a session: chance to read the shared notes again."""
+    note_chance: float = Field(default=0.5, ge=0, le=1)
+    """Chance to note down a change that did not help; what helped or crashed is always noted."""
+
+
+Chance = Annotated[float, Field(ge=0, le=1)]
+
+
+class SimulationSettings(Settings):
+    """The simulated teacher: how Rollout Turns turn out, each drawn on its own. Defaults are guesses: put in your own.
+
+    Medians and sigmas are those of lognormal distributions (sigma: standard deviation of the logarithm).
+    """
+
+    no_score_chance: Chance = 0.06
+    """A turn ends without a numeric score."""
+    improve_chance: Chance = 0.35
+    """A scored turn beats the best score its session had reached."""
+    mean_gain: float = Field(default=0.02, ge=0)
+    """By how much, on the average (exponential), as a share of the root's score (of 1 where that is 0)."""
+    mean_loss: float = Field(default=0.03, ge=0)
+    """By how much a scored turn that does not improve falls short, likewise."""
+    median_tool_calls: float = Field(default=14.0, gt=0)
+    """Tool calls of a turn; each is a model call of its own, and one more ends the turn."""
+    sigma_tool_calls: float = Field(default=0.4, ge=0)
+    """Spread of the tool calls."""
+    tool_error_chance: Chance = 0.04
+    """A tool call fails, in a clean turn."""
+    messy_chance: Chance = 0.06
+    """A turn is messy."""
+    messy_tool_error_chance: Chance = 0.5
+    """A tool call fails, in a messy turn."""
+    knowledge_read_chance: Chance = 0.7
+    """A turn reads shared knowledge."""
+    knowledge_write_chance: Chance = 0.5
+    """A turn writes shared knowledge."""
+    first_context_tokens: int = Field(default=9_000, ge=0)
+    """Context of a fresh session before its first turn: system prompt, tools, task."""
+    median_turn_tokens: float = Field(default=8_000.0, gt=0)
+    """Tokens a turn adds to its session's context."""
+    sigma_turn_tokens: float = Field(default=0.5, ge=0)
+    """Spread of the tokens a turn adds."""
+    sampled_share: Chance = 0.4
+    """Share of the added tokens that the model samples; the others are prompts and tool results."""
+    median_seconds: float = Field(default=240.0, gt=0)
+    """Wall-clock seconds of a turn, its eval included."""
+    sigma_seconds: float = Field(default=0.5, ge=0)
+    """Spread of the seconds."""
+    infrastructure_fault_chance: float = Field(default=0.0, ge=0, lt=1)
+    """A try of a turn ends in an infrastructure fault (method T5)."""
+    fault_seconds: float = Field(default=120.0, ge=0)
+    """Wall-clock seconds lost to each of them, added to those of the turn."""
