@@ -1,0 +1,90 @@
+"""Folders of a state as a whole: copied, removed, measured, flushed to disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from coral_pipeline.student_run.tree_copy import copy_file
+
+
+def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> dict[Path, tuple[int, int]]:
+    """Copy a state as it is, links included, sharing blocks where the file system can; sockets are left out.
+
+    Returns the source's files that became hard links, each with what would tell that it was changed.
+    Raises ``OSError``.
+    """
+    linked: dict[Path, tuple[int, int]] = {}
+    folders = [Path()]
+    for inside in folders:  # grows as folders are met
+        (target / inside).mkdir()
+        with os.scandir(source / inside) as entries:
+            for entry in entries:
+                origin, copy = source / inside / entry.name, target / inside / entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(inside / entry.name)
+                elif entry.is_symlink():
+                    copy.symlink_to(origin.readlink())
+                    shutil.copystat(origin, copy, follow_symlinks=False)
+                elif not entry.is_file(follow_symlinks=False):
+                    continue
+                elif link_git_objects and "/.git/objects/" in str(origin):
+                    copy.hardlink_to(origin)
+                    linked[origin] = mark(origin)
+                else:
+                    copy_file(origin, copy)
+    for inside in reversed(folders):
+        shutil.copystat(source / inside, target / inside)
+    return linked
+
+
+def mark(path: Path) -> tuple[int, int]:
+    """Size and modification time (ns) of a file: different after any ordinary write; (-1, -1) where it is gone."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return (-1, -1)
+    return (status.st_size, status.st_mtime_ns)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all in it, folders without permissions included; nothing where it is not there."""
+    if not folder.exists():
+        return
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        for parent, names, _ in os.walk(folder):
+            for name in names:
+                if not (Path(parent) / name).is_symlink():
+                    (Path(parent) / name).chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes the files under a folder take on disk (sparse ones less than their length), each hard link once."""
+    total = 0
+    seen: set[int] = set()
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                status = (Path(parent) / name).lstat()
+                if stat.S_ISREG(status.st_mode) and status.st_ino not in seen:
+                    seen.add(status.st_ino)
+                    total += status.st_blocks * 512
+    return total
+
+
+def flush(folder: Path) -> None:
+    """Return when every file and folder under ``folder`` is on disk."""
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent), *(Path(parent) / name for name in names)):
+            if stat.S_ISREG(path.lstat().st_mode) or path == Path(parent):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
