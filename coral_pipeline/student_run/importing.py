@@ -184,7 +184,7 @@ class _Importer:
 
 
 def _left_behind(record: Record) -> Callable[[PurePosixPath, bool], bool]:
-    """What of a checkpoint does not go into the attempt's snapshot: machine files, and what is in its record's place."""
+    """What of a checkpoint does not go into the snapshot: machine files, and what is in the place of its record."""
     own = PurePosixPath(ATTEMPTS_FOLDER, record.file_name)
 
     def skip(path: PurePosixPath, is_folder: bool) -> bool:
@@ -211,7 +211,7 @@ def _imported(place: Place, metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _notes(record: Record, metadata: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Reason and line for everything in which the snapshot is not what the agent left."""
-    if metadata["shared_state_hash"] != record.shared_state_hash:
+    if "shared_state_from" in metadata:
         missing = f"checkpoint {record.shared_state_hash} is missing" if record.shared_state_hash else "no checkpoint"
         source = metadata["shared_state_from"]
         yield "checkpoint", f"{missing}: shared state of {source}" if source else f"{missing}, nor an earlier one"

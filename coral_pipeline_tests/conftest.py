@@ -1,0 +1,29 @@
+"""What several rooms of the tests start from: the genuine CORAL runs that come with the project."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def _unpacked(name: str, factory: pytest.TempPathFactory) -> Path:
+    folder = factory.mktemp("coral_runs")
+    with tarfile.open(DATA / "coral_runs" / f"{name}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / name
+
+
+@pytest.fixture(scope="session")
+def coral_run_tour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two agents, minimise a tour through 24 cities: 64 attempts, 6 of them crashed. Not to be written to."""
+    return _unpacked("tour", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def coral_run_circle_packing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three agents, maximise the radii of ten circles: 108 attempts, 10 crashed, 2 without a checkpoint. Likewise."""
+    return _unpacked("circle-packing", tmp_path_factory)
