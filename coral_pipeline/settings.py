@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -313,3 +314,90 @@ class SimulationSettings(Settings):
     """A try of a turn ends in an infrastructure fault (method T5)."""
     fault_seconds: float = Field(default=120.0, ge=0)
     """Wall-clock seconds lost to each of them, added to those of the turn."""
+
+
+class SandboxSettings(Settings):
+    """What the agents of the real Teacher can see and use of the machine."""
+
+    isolation: Literal["bubblewrap", "none"] = "bubblewrap"
+    """``none``: agents run unisolated, and can read and change whatever the user who runs the search can."""
+    read_only: tuple[Path, ...] = ()
+    """Further files and folders that agents and graders may read, at their own paths (compilers, data sets …)."""
+    search_path: tuple[Path, ...] = ()
+    """Folders put in front of the agents' ``PATH``."""
+    devices: tuple[Path, ...] = ()
+    """Devices that agents and graders may use (``/dev/nvidia0`` …)."""
+    keep_environment: tuple[str, ...] = ()
+    """Environment variables passed on to agents and graders. Never name one that holds a key."""
+    tmp_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    """Size of ``/tmp``, which is memory, and anew in every turn."""
+
+
+class EndpointSettings(Settings):
+    """The recording model endpoint between an agent and the model server."""
+
+    extra_body: dict[str, Any] = {}
+    """Fields put into every request: sampling parameters and the like."""
+    token_fields: dict[str, Any] = {"logprobs": True, "return_token_ids": True}
+    """Fields that ask for token ids and log-probabilities; left out once the server refuses them. {}: never ask."""
+    routing_headers: tuple[str, ...] = ("x-smg-routing-key",)
+    """Headers that carry the tree's key, so that a router keeps a tree's forks on one server's prefix cache."""
+    connect_seconds: float = Field(default=10.0, gt=0)
+    """Wait for a connection to the model server."""
+    first_byte_seconds: float = Field(default=600.0, gt=0)
+    """Wait for the first byte of an answer: queueing and the prompt's computation."""
+    stall_seconds: float = Field(default=120.0, gt=0)
+    """Longest silence in mid-answer."""
+    patience_seconds: float = Field(default=600.0, ge=0)
+    """How long to go on asking a server that cannot be reached or says it is overloaded, within a turn."""
+    retry_seconds: float = Field(default=2.0, gt=0)
+    """Pause between two such tries."""
+
+
+class OpenCodeSettings(Settings):
+    """The real Teacher: OpenCode agents in forks, graded by CORAL."""
+
+    endpoint: str = ""
+    """Base address of the OpenAI-compatible API, such as ``http://gpu1:30000/v1``."""
+    model: str = ""
+    """Name of the model, as the endpoint lists it."""
+    opencode_command: str = "opencode"
+    """OpenCode's program: a name on the PATH or a path."""
+    coral: Literal["auto", "installed", "built-in"] = "auto"
+    """Whose ``coral`` command the agents get; ``auto``: the installed one where there is one."""
+    coral_command: str = "coral"
+    """The installed CORAL's program: a name on the PATH or a path."""
+    fork_method: Literal["auto", "overlay", "reflink", "copy"] = "auto"
+    """How states are forked; ``auto``: the first that works."""
+    max_layers: int = Field(default=32, ge=1, le=100)
+    """Overlay layers stacked before they are copied into one."""
+    sandbox: SandboxSettings = SandboxSettings()
+    recording: EndpointSettings = EndpointSettings()
+    context_limit: int = Field(default=131_072, ge=1)
+    """Context length of the model, as OpenCode is told."""
+    output_limit: int = Field(default=8_192, ge=1)
+    """Tokens of one answer at most."""
+    instructions: Path | None = None
+    """Template of the agents' AGENTS.md; None: the one that comes along."""
+    first_prompt: Path | None = None
+    """Template of the prompt of an edge's first turn; None likewise."""
+    second_prompt: Path | None = None
+    """Template of the prompt of an edge's second turn; None likewise."""
+    turn_seconds: float = Field(default=7_200.0, gt=0)
+    """Wall-clock limit of a turn; what it has not scored by then it has not scored."""
+    idle_seconds: float = Field(default=1_800.0, gt=0)
+    """Longest time in which the agent neither asks the model nor is being graded."""
+    settle_seconds: float = Field(default=30.0, ge=0)
+    """How long an agent may take to take in its eval's result before the turn is ended for it."""
+    start_seconds: float = Field(default=120.0, gt=0)
+    """Wait for OpenCode to start."""
+    shell_seconds: float = Field(default=1_800.0, gt=0)
+    """Default limit of one of the agent's shell commands, a waiting ``coral eval`` among them."""
+    grading_seconds: int = Field(default=300, ge=1)
+    """Time limit of an eval where the task gives none."""
+    grading_grace_seconds: float = Field(default=30.0, ge=0)
+    """How long past its limit an eval may take to say so itself before it is killed."""
+    max_state_bytes: int = Field(default=4 << 30, ge=1 << 20)
+    """Disk space a turn may add; one that adds more is ended."""
+    min_free_bytes: int = Field(default=2 << 30, ge=0)
+    """Free disk space without which no turn is begun."""

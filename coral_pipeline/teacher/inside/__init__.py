@@ -1,0 +1,1 @@
+"""Programs that run inside the sandbox, each a file of its own with the standard library alone."""

@@ -1,0 +1,69 @@
+"""First program in the sandbox: joins its loopback to the sockets that were bound in, then runs the agent.
+
+``python entry.py REQUEST``: REQUEST is JSON with ``cwd``, ``command``, and ``forwards``, a list of pairs of
+addresses; what connects to the first is joined to the second. An address is a port of 127.0.0.1 or the
+path of a unix socket. Ends with the command, and with its exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+_BYTES = 1 << 16
+
+Address = int | str
+
+
+async def main(request: dict[str, object]) -> int:
+    """Open the forwards, run the command."""
+    cwd = str(request["cwd"])
+    Path(cwd).mkdir(parents=True, exist_ok=True)  # an agent may have removed its own worktree
+    os.chdir(cwd)
+    os.environ["PWD"] = cwd  # OpenCode trusts it more than the real working directory
+    servers = [await listen(source, target) for source, target in request["forwards"]]  # type: ignore[attr-defined]  # JSON
+    process = await asyncio.create_subprocess_exec(*request["command"], stdin=asyncio.subprocess.DEVNULL)  # type: ignore[misc]  # JSON
+    code = await process.wait()
+    for server in servers:
+        server.close()
+    return code if code >= 0 else 128 - code
+
+
+async def listen(source: Address, target: Address) -> asyncio.AbstractServer:
+    """Accept at ``source`` and join each connection to a new one to ``target``."""
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if isinstance(target, int):
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
+            else:
+                far_reader, far_writer = await asyncio.open_unix_connection(target)
+        except OSError:
+            writer.transport.abort()
+            return
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+
+    if isinstance(source, int):
+        return await asyncio.start_server(accepted, "127.0.0.1", source)
+    return await asyncio.start_unix_server(accepted, source)
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes, as it comes; a connection that breaks breaks the other too."""
+    try:
+        while data := await reader.read(_BYTES):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+        else:
+            writer.close()
+    except OSError:
+        writer.transport.abort()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(json.loads(sys.argv[1]))))
