@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from coral_pipeline.errors import BadInput
 
 STRING, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+JSON_LIST = pa.list_(pa.json_())
+"""JSON texts; ``datasets`` (4.7 on) reads them as objects, each with just the keys it has."""
 
 CONTENT_PART = pa.struct(
     [
@@ -90,7 +92,8 @@ class Table:
         arrays = []
         for column in self.columns:
             try:
-                arrays.append(pa.array([row[column.name] for row in rows], type=column.type))
+                stored = pa.list_(STRING) if column.type == JSON_LIST else column.type
+                arrays.append(pa.array([row[column.name] for row in rows], type=stored).cast(column.type))
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise ValueError(f"table {self.name}, column {column.name}: {error}") from error
         return pa.Table.from_arrays(arrays, schema=self.schema)
@@ -156,6 +159,14 @@ def replaced_when_done(target: Path) -> Iterator[Path]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def text_file(target: Path) -> Iterator[TextIO]:
+    """A UTF-8 text file to write; it appears only when the block ends well."""
+    with replaced_when_done(target) as partial, partial.open("w", encoding="utf-8") as file:
+        yield file
+        file.flush()
 
 
 SNAPSHOT = Column("snapshot", STRING, "Snapshot folder name, eval-<global index>-<agent id>-<12 hex>")
@@ -406,6 +417,56 @@ TOKENS = Table(
     ),
 )
 
+STUDENT_RUN = Column("student_run", STRING, "Folder name of the Student run")
+ROOT = Column("root", STRING, "Snapshot folder name of the root")
+ROOT_STAGE = Column("stage", STRING, "early | middle | late (method S8) | unknown")
+PATH_IDENTITY = (
+    STUDENT_RUN,
+    ROOT,
+    ROOT_STAGE,
+    Column("leaf_id", INT, "Leaf node the path ends in"),
+    Column("rank", INT, "Place among the root's candidate paths, from 1 (P3); earlier branches have a lower rank"),
+    Column("PathScore", FLOAT, "Weighted sum of seed 3.3"),
+)
+SFT_SAMPLES = Table(
+    "sft",
+    "sft_dataset: one sample per selected path, best first within a root, as OpenAI chat messages",
+    (
+        Column("messages", JSON_LIST, "OpenAI chat messages as JSON, each with a weight: 1 to train on, 0 not to"),
+        Column("tools", STRING, "Tools as a JSON array of OpenAI function definitions"),
+        *PATH_IDENTITY,
+        Column("avg_cleanliness", FLOAT, "Mean cleanliness of the edges"),
+        Column("avg_knowledge", FLOAT, "Mean knowledge of the edges"),
+        Column("avg_score", FLOAT, "Mean raw score of the non-root nodes"),
+        Column("avg_score_rank", FLOAT, "Percentile rank of avg_score among the root's candidates"),
+        Column("max_score", FLOAT, "Best raw score of the non-root nodes"),
+        Column("max_score_rank", FLOAT, "Percentile rank of max_score among the root's candidates"),
+        Column("node_ids", pa.list_(INT), "Nodes on the path, root first"),
+        Column("edge_ids", pa.list_(INT), "Edges on the path, from the root down"),
+        Column("message_ids", pa.list_(STRING), "Parallel to messages: message of messages.parquet it was made from"),
+        Column("shared_messages", INT, "Leading messages that an earlier sample of the root already carries"),
+    ),
+)
+BRANCHES = Table(
+    "branches",
+    "sft_dataset: one flat token stream per selected path, best first within a root",
+    (
+        *PATH_IDENTITY,
+        Column("tokenizer", STRING, "Tokenizer whose ids input_ids are; empty: tokens.parquet does not say"),
+        Column("edge_ids", pa.list_(INT), "Edges on the path, from the root down"),
+        Column("message_ids", pa.list_(STRING), "Messages of messages.parquet on the path"),
+        Column("message_lengths", pa.list_(INT), "Parallel to message_ids: tokens each adds"),
+        Column("input_ids", pa.list_(pa.int32()), "Tokens of the path"),
+        Column("labels", pa.list_(pa.int32()), "input_ids where to train; -100 where unsampled or in shared_tokens"),
+        Column("mask", pa.list_(BOOL), "Parallel to input_ids: true where the Teacher sampled the token"),
+        optional(
+            "advantages", pa.list_(FLOAT), "Parallel to input_ids, 0 where unsampled or unassigned; null: all are"
+        ),
+        optional("logprobs", pa.list_(FLOAT), "Parallel to input_ids, null where none was recorded; null: all are"),
+        Column("shared_tokens", INT, "Leading tokens that an earlier branch of the root already carries"),
+    ),
+)
+
 TABLES: dict[str, tuple[Table, ...]] = {
     "filtered_snapshots": (FILTERED_SNAPSHOTS, REJECTED_SNAPSHOTS),
     "stage_labels": (STAGE_LABELS,),
@@ -413,5 +474,6 @@ TABLES: dict[str, tuple[Table, ...]] = {
     "explored_trees": (NODES, EDGES, TURNS, ROUNDS, MESSAGES),
     "ranked_paths": (RANKED_PATHS,),
     "advantage_batches": (CREDIT_EDGES, CRITIC_TARGETS, TOKENS),
+    "sft_dataset": (SFT_SAMPLES, BRANCHES),
 }
 """The tables of each asset."""

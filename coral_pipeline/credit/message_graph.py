@@ -17,7 +17,7 @@ from coral_pipeline.chat import chat_messages
 from coral_pipeline.conversations import Conversations, TreePath, shared_prefixes
 from coral_pipeline.credit.token_table import TokenTable
 from coral_pipeline.message_links import Row
-from coral_pipeline.tables import replaced_when_done
+from coral_pipeline.tables import text_file
 
 if TYPE_CHECKING:
     from verifiers.v1.episode import WireEpisode
@@ -30,28 +30,21 @@ TRACES_FILE = "traces.jsonl"
 TASK_TYPE = "coral-root"
 
 
-def write_trace(
-    conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath], out: Path, tokenizer: str | None = None
-) -> Path:
+def write_trace(conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath], out: Path) -> Path:
     """Write the trace of one tree, alone, as ``traces.jsonl`` in ``out``; returns the file."""
     out.mkdir(parents=True, exist_ok=True)
-    target = out / TRACES_FILE
-    with replaced_when_done(target) as partial:
-        partial.write_text(record_line(conversations, tokens, paths, tokenizer), encoding="utf-8")
-    return target
+    with text_file(out / TRACES_FILE) as file:
+        file.write(record_line(conversations, tokens, paths))
+    return out / TRACES_FILE
 
 
-def record_line(
-    conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath], tokenizer: str | None = None
-) -> str:
+def record_line(conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath]) -> str:
     """The episode as one line of ``traces.jsonl``. verifiers rounds floats to four digits unless told not to."""
-    record = build_episode(conversations, tokens, paths, tokenizer).to_record(float_decimals=None)
+    record = build_episode(conversations, tokens, paths).to_record(float_decimals=None)
     return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
-def build_episode(
-    conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath], tokenizer: str | None = None
-) -> WireEpisode:
+def build_episode(conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath]) -> WireEpisode:
     """The messages on ``paths`` as a verifiers episode.
 
     Nodes come path by path, so ``Trace.branches`` are the paths in their order. ``info["branches"]`` says
@@ -82,7 +75,7 @@ def build_episode(
             "student_run": conversations.student_run,
             "root": conversations.root,
             "direction": conversations.tree.direction,
-            "tokenizer": tokenizer,
+            "tokenizer": tokens.tokenizer,
             "message_ids": [conversations.rows[p]["message_id"] for p in position_of_node],
             "edge_ids": [conversations.rows[p]["edge_id"] for p in position_of_node],
             "branches": _branches(conversations, tokens, paths, routes),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from coral_pipeline import tables
@@ -18,6 +19,9 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.message_links import Row
 
 Floats = NDArray[np.float64]
+
+TOKENIZER_KEY = "tokenizer"
+"""Key of the Parquet file's metadata under which the tokenizer's name is kept."""
 
 AGAIN = "compute credit again"
 
@@ -28,6 +32,8 @@ class TokenTable:
 
     file: Path
     table: pa.Table
+    tokenizer: str
+    """Name of the tokenizer; empty where the file does not say."""
 
     @staticmethod
     def read(folder: Path) -> TokenTable:
@@ -37,7 +43,9 @@ class TokenTable:
         """
         columns = [column.name for column in tables.TOKENS.columns]
         arrow = tables.TOKENS.read(folder).select(columns).combine_chunks()
-        table = TokenTable(folder / tables.TOKENS.file_name, arrow)
+        file = folder / tables.TOKENS.file_name
+        metadata = pq.read_metadata(file).metadata or {}
+        table = TokenTable(file, arrow, metadata.get(TOKENIZER_KEY.encode(), b"").decode())
         table._check()
         return table
 

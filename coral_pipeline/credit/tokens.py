@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coral_pipeline import tables
 from coral_pipeline.conversations import Conversations
-from coral_pipeline.credit.token_table import Floats, TokenTable
+from coral_pipeline.credit.token_table import TOKENIZER_KEY, Floats, TokenTable
 from coral_pipeline.credit.tokenizers import BYTE, Rendered, Tokenizer, load_tokenizer
 from coral_pipeline.errors import BadInput
 from coral_pipeline.message_links import Row
@@ -68,7 +68,7 @@ def write_tokens(
     conversations = Conversations.read(tree_dir)
     _check_advantages(conversations, advantages)
     summary = _write_table(conversations, advantages, out, load_tokenizer(tokenizer))
-    write_trace(conversations, TokenTable.read(out), conversations.leaf_paths(), out, tokenizer=tokenizer)
+    write_trace(conversations, TokenTable.read(out), conversations.leaf_paths(), out)
     return summary
 
 
@@ -91,6 +91,7 @@ def _write_table(
         for start in range(0, len(tokens), MESSAGES_PER_GROUP):
             group = slice(start, start + MESSAGES_PER_GROUP)
             writer.write_table(_arrow(conversations.rows[group], tokens[group], advantages))
+        writer.add_key_value_metadata({TOKENIZER_KEY: tokenizer.name})
     for row, message in zip(conversations.rows, tokens, strict=True):
         if message.source == SAMPLED:
             ids = np.asarray(row["sampled_token_ids"])
