@@ -17,7 +17,7 @@ from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.search.journal import FORMAT, Header, Journal
 from coral_pipeline.search.progress import tokens
 from coral_pipeline.search.rules import good_leaves, leaf_kind
-from coral_pipeline.search.tree import Edge, Node, Tree
+from coral_pipeline.search.tree import Tree
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -41,10 +41,10 @@ def write_tree(tree: Tree, journal: Journal, header: Header, folder: Path) -> No
     interrupted.
     """
     (folder / TREE_FILE).unlink(missing_ok=True)
-    tables.NODES.write((_node_row(node, tree) for node in tree.nodes), folder)
-    tables.EDGES.write(map(_edge_row, tree.edges), folder)
-    tables.TURNS.write((row for edge in tree.edges for row in _turn_rows(edge)), folder)
-    tables.ROUNDS.write(map(asdict, tree.selections), folder)
+    tables.NODES.write(node_rows(tree), folder)
+    tables.EDGES.write(edge_rows(tree), folder)
+    tables.TURNS.write(turn_rows(tree), folder)
+    tables.ROUNDS.write(round_rows(tree), folder)
     messages = 0
     with tables.MESSAGES.writer(folder) as writer:
         for rows in _batches(_message_rows(tree, journal), MESSAGES_AT_ONCE):
@@ -54,43 +54,54 @@ def write_tree(tree: Tree, journal: Journal, header: Header, folder: Path) -> No
         partial.write_text(json.dumps(_description(tree, header, messages), indent=2) + "\n", encoding="utf-8")
 
 
-def _node_row(node: Node, tree: Tree) -> Row:
-    return {
-        "node_id": node.node_id,
-        "parent_id": node.parent_id,
-        "depth": node.depth,
-        "score": node.score,
-        "path_best_score": node.path_best_score,
-        "max_token_total": node.max_token_total,
-        "valid_children": node.children,
-        "failed_expansions": node.failed_expansions,
-        "leaf_kind": leaf_kind(node, tree.settings),
-        "kept_by": node.kept_by,
-        "commit_hash": node.commit_hash,
-        "session_id": node.session_id,
-    }
+def node_rows(tree: Tree) -> Iterator[Row]:
+    """The rows of ``nodes.parquet``."""
+    for node in tree.nodes:
+        yield {
+            "node_id": node.node_id,
+            "parent_id": node.parent_id,
+            "depth": node.depth,
+            "score": node.score,
+            "path_best_score": node.path_best_score,
+            "max_token_total": node.max_token_total,
+            "valid_children": node.children,
+            "failed_expansions": node.failed_expansions,
+            "leaf_kind": leaf_kind(node, tree.settings),
+            "kept_by": node.kept_by,
+            "commit_hash": node.commit_hash,
+            "session_id": node.session_id,
+        }
 
 
-def _edge_row(edge: Edge) -> Row:
-    soft = edge.soft
-    return {
-        "edge_id": edge.edge_id,
-        "parent_id": edge.parent_id,
-        "child_id": edge.child_id,
-        "depth": edge.depth,
-        "round": edge.round,
-        "expansion": edge.expansion,
-        "failure_reason": edge.failure_reason,
-        "kept_by": edge.kept_by,
-        **asdict(edge.figures),
-        **({"outcome": None, "cleanliness": None, "knowledge": None, "soft": None} if soft is None else asdict(soft)),
-    }
+def edge_rows(tree: Tree) -> Iterator[Row]:
+    """The rows of ``edges.parquet``."""
+    for edge in tree.edges:
+        soft = edge.soft
+        yield {
+            "edge_id": edge.edge_id,
+            "parent_id": edge.parent_id,
+            "child_id": edge.child_id,
+            "depth": edge.depth,
+            "round": edge.round,
+            "expansion": edge.expansion,
+            "failure_reason": edge.failure_reason,
+            "kept_by": edge.kept_by,
+            **asdict(edge.figures),
+            **(dict.fromkeys(("outcome", "cleanliness", "knowledge", "soft")) if soft is None else asdict(soft)),
+        }
 
 
-def _turn_rows(edge: Edge) -> Iterator[Row]:
-    for number, turn in enumerate(edge.turns, start=1):
-        fields = turn.model_dump(exclude={"messages", "session_id", "state"})
-        yield {"edge_id": edge.edge_id, "turn": number, **fields}
+def turn_rows(tree: Tree) -> Iterator[Row]:
+    """The rows of ``turns.parquet``."""
+    for edge in tree.edges:
+        for number, turn in enumerate(edge.turns, start=1):
+            fields = turn.model_dump(exclude={"messages", "session_id", "state"})
+            yield {"edge_id": edge.edge_id, "turn": number, **fields}
+
+
+def round_rows(tree: Tree) -> Iterator[Row]:
+    """The rows of ``rounds.parquet``."""
+    return map(asdict, tree.selections)
 
 
 def _message_rows(tree: Tree, journal: Journal) -> Iterator[Row]:

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from coral_pipeline import tables
-from coral_pipeline.search.explore import TreeSummary, explore_root
-from coral_pipeline.search.tree import RootNode
+from coral_pipeline.search import output
+from coral_pipeline.search.explorer import Explorer
+from coral_pipeline.search.tree import FailureReason, RootNode, StopReason, Tree
 from coral_pipeline.settings import Direction, RetrySettings, SearchSettings
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork, Turn
 
@@ -89,17 +88,33 @@ def answers(script: Mapping[str, Sequence[Turn]] | None = None, default: Turn | 
     return answer
 
 
+class Forgetful:
+    """Stands in for the journal where nothing is to be kept."""
+
+    def turns(self, edge: EdgeRequest) -> tuple[Turn, ...]:
+        return ()
+
+    def record_turn(self, edge: EdgeRequest, number: int, turn: Turn) -> Turn:
+        return turn
+
+    def record_edge(self, edge: EdgeRequest, turns: int, failure: FailureReason | None) -> None:
+        pass
+
+
 @dataclass
 class Grown:
     """A finished tree as its tables tell it."""
 
-    folder: Path
-    summary: TreeSummary
     teacher: AnswerTeacher
+    stop_reason: StopReason
     nodes: list[dict[str, Any]]
     edges: list[dict[str, Any]]
     turns: list[dict[str, Any]]
     rounds: list[dict[str, Any]]
+
+    @property
+    def valid_edges(self) -> int:
+        return sum(e["child_id"] is not None for e in self.edges)
 
     def edge(self, parent: int, expansion: int) -> dict[str, Any]:
         """The edge that was this fork of the node."""
@@ -112,7 +127,6 @@ class Grown:
 
 
 def grow(
-    folder: Path,
     script: Mapping[str, Sequence[Turn]] | Answer | None = None,
     *,
     default: Turn | None = None,
@@ -121,18 +135,12 @@ def grow(
     teacher: AnswerTeacher | None = None,
     **settings: Any,
 ) -> Grown:
-    """Explore and read the tables back. ``settings`` are those of the search."""
+    """Grow a tree in memory. ``settings`` are those of the search."""
     teacher = teacher or AnswerTeacher(script if callable(script) else answers(script, default))
-    summary = explore_root(root, direction, teacher, folder, SearchSettings(**settings), IMPATIENT)
-    return Grown(
-        folder,
-        summary,
-        teacher,
-        tables.NODES.rows(folder),
-        tables.EDGES.rows(folder),
-        tables.TURNS.rows(folder),
-        tables.ROUNDS.rows(folder),
-    )
+    tree = Tree(root, direction, SearchSettings(**settings))
+    reason = Explorer(tree, teacher, Forgetful(), IMPATIENT, threading.Event()).run()
+    rows = (output.node_rows, output.edge_rows, output.turn_rows, output.round_rows)
+    return Grown(teacher, reason, *(list(table(tree)) for table in rows))
 
 
 ROUND_ONE_ONLY = {"max_logical_edges": 3}

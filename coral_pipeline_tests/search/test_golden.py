@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ def near(pairs: list[tuple[int, float]]) -> list[tuple[int, object]]:
     return [(node, pytest.approx(select, abs=1e-9)) for node, select in pairs]
 
 
-def test_a_tree_that_reaches_its_target_of_good_leaves(tmp_path: Path) -> None:
+def test_a_tree_that_reaches_its_target_of_good_leaves() -> None:
     script = {
         "0": [turn(2.0, tokens=30_000), turn(2.0, tokens=50_000)],
         "1": [turn(1.0, tokens=60_000), turn(1.0, tokens=100_000)],
@@ -33,7 +32,7 @@ def test_a_tree_that_reaches_its_target_of_good_leaves(tmp_path: Path) -> None:
         "0.1": [turn(2.5, tokens=80_000), turn(2.5, tokens=100_000)],
         "2.0.0": [turn(None, tokens=70_000)],
     }
-    tree = grow(tmp_path, script, target_good_leaf_count=2, parallel_width=2)
+    tree = grow(script, target_good_leaf_count=2, parallel_width=2)
 
     # Round 1 makes nodes 1, 2, 3 with scores 2, 1, 1.5; node 2 has a full context: the first good leaf.
     # soft: 0: improved, clean, no knowledge      0.3 + 0.2 + 0.16 + 0.3  = 0.96
@@ -60,7 +59,7 @@ def test_a_tree_that_reaches_its_target_of_good_leaves(tmp_path: Path) -> None:
         (1, 1, 6, 3),
         (4, 0, None, 3),
     ]
-    assert tree.summary.stop_reason == "leaf_target"
+    assert tree.stop_reason == "leaf_target"
     assert [n["leaf_kind"] for n in tree.nodes] == [None, None, "token_limit", None, "open", "open", "token_limit"]
     assert [n["score"] for n in tree.nodes] == [1.0, 2.0, 1.0, 1.5, 3.0, None, 2.5]
     assert [n["path_best_score"] for n in tree.nodes] == [1.0, 2.0, 1.0, 1.5, 3.0, 2.0, 2.5]
@@ -68,7 +67,7 @@ def test_a_tree_that_reaches_its_target_of_good_leaves(tmp_path: Path) -> None:
     assert [n["failed_expansions"] for n in tree.nodes] == [0, 0, 0, 0, 1, 0, 0]
 
 
-def test_a_minimised_tree_that_spends_its_budget(tmp_path: Path) -> None:
+def test_a_minimised_tree_that_spends_its_budget() -> None:
     script = {
         "0": [turn(9.0), turn(None)],
         "1": [turn(12.0), turn(11.0, tokens=30_000)],
@@ -76,7 +75,6 @@ def test_a_minimised_tree_that_spends_its_budget(tmp_path: Path) -> None:
         "3": [turn(9.0, failed=4), turn(8.0, failed=4, tokens=30_000)],
     }
     tree = grow(
-        tmp_path,
         script,
         default=turn(7.0),
         root=replace(ROOT, score=10.0),
@@ -103,15 +101,14 @@ def test_a_minimised_tree_that_spends_its_budget(tmp_path: Path) -> None:
         (3, 0, 5, 2),
         (2, 0, 6, 2),
     ]
-    assert tree.summary.stop_reason == "edge_budget"
+    assert tree.stop_reason == "edge_budget"
     assert tree.selected(1) == [(0, 4)]
     assert [n["kept_by"] for n in tree.nodes][:4] == [None, "fallback", None, None]
     assert [e["failure_reason"] for e in tree.edges] == ["no_score", None, None, "tool_errors", None, None, None]
     assert [n["path_best_score"] for n in tree.nodes] == [10.0, 8.0, 10.0, 10.0, 7.0, 7.0, 7.0]
-    assert (tree.summary.best_score, tree.summary.best_node) == (7.0, 4)
 
 
-def test_a_tree_that_runs_out_of_candidates(tmp_path: Path) -> None:
+def test_a_tree_that_runs_out_of_candidates() -> None:
     full = [turn(tokens=100_000), turn(tokens=120_000)]
     script = {
         "1": full,
@@ -120,7 +117,7 @@ def test_a_tree_that_runs_out_of_candidates(tmp_path: Path) -> None:
         "0.0.0": [turn(), turn(None)],
         "0.0.1": [turn(calls=5, failed=5), turn(calls=10, failed=0)],
     }
-    tree = grow(tmp_path, script)
+    tree = grow(script)
     # Round 1: nodes 1, 2, 3, of which 2 and 3 are full. Round 2: node 1 takes both its children, 4 and 5; 5 is full.
     # Round 3: node 4 takes two at once, and both fail (no score; 5 of 15 calls): it is closed without a child.
     assert shape(tree) == [
@@ -132,7 +129,13 @@ def test_a_tree_that_runs_out_of_candidates(tmp_path: Path) -> None:
         (4, 0, None, 3),
         (4, 1, None, 3),
     ]
-    assert tree.summary.stop_reason == "exhausted"
-    assert [n["leaf_kind"] for n in tree.nodes] == [None, None, "token_limit", "token_limit", "exhausted", "token_limit"]
+    assert tree.stop_reason == "exhausted"
+    assert [n["leaf_kind"] for n in tree.nodes] == [
+        None,
+        None,
+        "token_limit",
+        "token_limit",
+        "exhausted",
+        "token_limit",
+    ]
     assert [e["failure_reason"] for e in tree.edges[5:]] == ["no_score", "tool_errors"]
-    assert tree.summary.good_leaves == 4
