@@ -98,8 +98,8 @@ class ModelServer:
     token_ids: bool = True
     """It can report token ids and log-probabilities; otherwise it refuses a request that asks for them."""
     usage: bool = True
-    chunk_pause: float = 0.0
-    """Seconds between the chunks of an answer."""
+    gate: threading.Event | None = None
+    """Given: an answer's second chunk waits until it is set."""
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -182,8 +182,8 @@ class ModelServer:
             if isinstance(answer, Fault) and count == 2:
                 await self._spoil(request, response, answer)
                 return response
-            if self.chunk_pause:
-                await asyncio.sleep(self.chunk_pause)
+            while self.gate is not None and not self.gate.is_set():
+                await asyncio.sleep(0.002)
         await response.write(b"data: [DONE]\n\n")
         return response
 

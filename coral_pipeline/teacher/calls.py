@@ -1,0 +1,179 @@
+"""Model calls as they went over the wire: what was asked, what was answered, which tokens were sampled.
+
+Calls of a turn are kept in one compressed file, a JSON object per line: ``request`` (the body as it was
+sent on), ``response`` (the body as it came), ``status``, ``outcome`` and times. Headers, and so keys, are not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from coral_pipeline.teacher.protocol import Message
+
+Outcome = Literal["ok", "fault", "refused", "cut", "closing"]
+"""``fault``: the server's failure · ``refused``: a 4xx answer · ``cut``: the agent or we ended it · ``closing``:
+answered here, to end the turn."""
+
+_DATE = re.compile(r"(Today's date: )[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2} \d{4}")
+
+
+@dataclass
+class Call:
+    """One request of the agent and its answer."""
+
+    request: bytes
+    started: float
+    """Unix time."""
+    status: int = 0
+    """HTTP status of the last try; 0: none came."""
+    response: bytearray = field(default_factory=bytearray)
+    outcome: Outcome = "cut"
+    problem: str = ""
+    first_byte: float | None = None
+    ended: float | None = None
+    tries: int = 0
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What an answer's stream says of tokens."""
+
+    complete: bool
+    """It came to its end: a reason to finish was given."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+
+
+class BrokenStream(ValueError):
+    """The answer is no stream of chat completion chunks."""
+
+
+def read_stream(response: bytes | bytearray) -> Sampled:
+    """What a streamed answer says. Raises ``BrokenStream`` where a line of it cannot be read."""
+    ids: list[int] = []
+    logprobs: list[float] = []
+    prompt_ids: tuple[int, ...] | None = None
+    usage: dict[str, Any] = {}
+    complete = False
+    for chunk in _chunks(response):
+        usage = chunk.get("usage") or usage
+        if chunk.get("prompt_token_ids"):
+            prompt_ids = tuple(chunk["prompt_token_ids"])
+        for choice in chunk.get("choices") or ():
+            complete = complete or choice.get("finish_reason") is not None
+            ids += choice.get("token_ids") or choice.get("response_token_ids") or ()
+            logprobs += _logprobs(choice)
+            if choice.get("prompt_token_ids"):
+                prompt_ids = tuple(choice["prompt_token_ids"])
+    details = usage.get("prompt_tokens_details") or {}
+    return Sampled(
+        complete=complete,
+        prompt_tokens=usage.get("prompt_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
+        cached_tokens=details.get("cached_tokens"),
+        prompt_ids=prompt_ids,
+        ids=tuple(ids) or None,
+        logprobs=tuple(logprobs) if ids and len(logprobs) == len(ids) else None,
+    )
+
+
+def _chunks(response: bytes | bytearray) -> Iterator[dict[str, Any]]:
+    for line in response.splitlines():
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            continue
+        try:
+            chunk = json.loads(data)
+        except ValueError as error:
+            raise BrokenStream(f"a line of the answer is no JSON: {bytes(data[:80])!r}") from error
+        if not isinstance(chunk, dict):
+            raise BrokenStream(f"a line of the answer is no object: {bytes(data[:80])!r}")
+        if "error" in chunk and "choices" not in chunk:
+            raise BrokenStream(f"the server broke off: {bytes(data[:200])!r}")
+        yield chunk
+
+
+def _logprobs(choice: dict[str, Any]) -> list[float]:
+    listed = (choice.get("logprobs") or {}).get("content") or ()
+    return [float(entry["logprob"]) for entry in listed]
+
+
+def with_tokens(messages: Sequence[Message], calls: Sequence[Call]) -> tuple[Message, ...]:
+    """The turn's messages, the sampled ones with the exact tokens of the calls that made them.
+
+    Answers and sampled messages follow each other in the same order; a message that does not have the
+    number of tokens its answer had gets none.
+    """
+    answers = iter([read_stream(call.response) for call in calls if call.outcome == "ok"])
+    found: list[Message] = []
+    for message in messages:
+        answer = next(answers, None) if message.sampled else None
+        if answer is not None and answer.ids and answer.completion_tokens == message.output_tokens:
+            update = {"sampled_token_ids": answer.ids, "sampled_logprobs": answer.logprobs}
+            message = message.model_copy(update=update)
+        found.append(message)
+    return tuple(found)
+
+
+def prompt_text(request: bytes) -> str:
+    """The part of a request that becomes the prompt, so that a longer conversation's begins with a shorter one's."""
+    body = json.loads(request)
+    return json.dumps([body.get("tools"), body["messages"]], ensure_ascii=False)[:-2]
+
+
+def shared_share(parent: str, text: str) -> float:
+    """Which share of a prompt is the beginning of its parent's, in characters."""
+    low, high = 0, min(len(parent), len(text))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if parent[:middle] == text[:middle] else (low, middle - 1)
+    return low / len(text) if text else 0.0
+
+
+def with_fixed_date(messages: Sequence[dict[str, Any]], date: str) -> None:
+    """Put ``date`` in place of today's in the system prompt, so that midnight does not end a shared prefix."""
+    for message in messages:
+        if message.get("role") == "system" and isinstance(message.get("content"), str):
+            message["content"] = _DATE.sub(lambda match: match.group(1) + date, message["content"])
+
+
+def write_calls(path: Path, calls: Sequence[Call], key: str) -> None:
+    """Keep the calls in ``path`` (JSON Lines, zstd); should the key have found its way into a text, it is taken out."""
+
+    def clean(data: bytes | bytearray) -> str:
+        text = bytes(data).decode("utf-8", "replace")
+        return text.replace(key, "[key]") if key else text
+
+    with pa.CompressedOutputStream(str(path), "zstd") as file:
+        for call in calls:
+            record = {
+                "started": call.started,
+                "first_byte": call.first_byte,
+                "ended": call.ended,
+                "status": call.status,
+                "tries": call.tries,
+                "outcome": call.outcome,
+                "problem": clean(call.problem.encode()),
+                "request": clean(call.request),
+                "response": clean(call.response),
+            }
+            file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+
+def read_calls(path: Path) -> list[dict[str, Any]]:
+    """The calls that ``write_calls`` kept."""
+    with pa.CompressedInputStream(str(path), "zstd") as file:
+        return [json.loads(line) for line in file.read().splitlines()]
