@@ -73,7 +73,7 @@ def plan_checkout(objects: GitObjects, tree: str, skip: Skip = lambda path, is_f
                 plan.files.append((path, entry))
     for path, target in links.items():
         if not target or "\0" in target or _escapes(path, links):
-            plan.left_out.append(f"{path}: link to {target!a}, outside the folder")
+            plan.left_out.append(f"{path}: link to {target!a}, out of the folder or in circles")
         else:
             plan.links[path] = target
     return plan
@@ -131,7 +131,7 @@ def _problem(name: bytes, path: PurePosixPath) -> str | None:
 
 
 def _escapes(path: PurePosixPath, links: Mapping[PurePosixPath, str]) -> bool:
-    """Whether following the link at ``path`` leaves the folder on the way, also by way of other links."""
+    """Whether following the link at ``path``, and those on its way, leaves the folder at any step or never ends."""
     here: list[str] = list(path.parent.parts)
     ahead = deque([links[path]])
     followed = 0
@@ -153,7 +153,7 @@ def _escapes(path: PurePosixPath, links: Mapping[PurePosixPath, str]) -> bool:
         if next_link is None:
             here.append(step)
         elif followed == LINKS_FOLLOWED:
-            return False
+            return True
         else:
             followed += 1
             ahead.appendleft(next_link)
