@@ -105,6 +105,6 @@ def _note(lines: Iterable[str]) -> None:
     """Lines on stderr, of which a run with many can only show the first."""
     lines = list(lines)
     for line in lines[:SHOWN_NOTES]:
-        typer.echo(f"note: {line}", err=True)
+        typer.echo(f"note: {line}".replace("\n", "\\n"), err=True)
     if len(lines) > SHOWN_NOTES:
         typer.echo(f"note: … and {len(lines) - SHOWN_NOTES} more of these", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from coral_pipeline.student_run.layout import (
     SNAPSHOTS_FOLDER,
     TASK_FILE,
     parse_snapshot_name,
+    unicode_text,
 )
 from coral_pipeline.student_run.reading import TASK_LIMIT, read_metadata
-from coral_pipeline.student_run.tree_copy import copy_tree
+from coral_pipeline.student_run.tree_copy import copy_tree, remove_tree
 from coral_pipeline.tables import SELECTED_ROOTS, replaced_when_done
 
 TASK_FOLDER = "task"
@@ -59,8 +59,8 @@ def copy_roots(
         left_out += _copy_task(run, task_folder)
         for name in earlier - {row["root"] for row in rows}:
             if (out / name).is_dir() and not (out / name).is_symlink():
-                shutil.rmtree(out / name)
-    return left_out
+                remove_tree(out / name)
+    return [unicode_text(line) for line in left_out]
 
 
 def refuse_overlap(student_run: Path, *outputs: Path) -> None:
@@ -142,12 +142,15 @@ def _replacing(target: Path) -> Iterator[Path]:
 def _remove(*folders: Path) -> None:
     for folder in folders:
         if folder.exists():
-            shutil.rmtree(folder)
+            remove_tree(folder)
 
 
-def _json(value: Any) -> bytes:
-    # Half a surrogate pair can only be written as an escape; JSON's is the one that Python falls back on.
-    return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+def _json(metadata: Mapping[str, Any]) -> bytes:
+    try:
+        # Half a surrogate pair can only be written as an escape; JSON's is the one that Python falls back on.
+        return json.dumps(metadata, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+    except RecursionError as error:  # Python reads deeper JSON than it writes
+        raise Unreadable(f"has a {METADATA_FILE} nested too deeply to write") from error
 
 
 @contextlib.contextmanager
@@ -162,5 +165,3 @@ def _told_as_bad_input(thing: Path) -> Iterator[None]:
         raise BadInput(
             thing, f"cannot be copied: it {unreadable}", "leave it as it was when it was read"
         ) from unreadable
-    except RecursionError as error:
-        raise BadInput(thing / METADATA_FILE, "is JSON nested too deeply to write", "remove the snapshot") from error

@@ -49,5 +49,10 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
 
 
 def student_run_name(student_run: Path) -> str:
-    """The Student run's name in tables: its folder's, bytes that are no UTF-8 written as escapes."""
-    return student_run.resolve().name.encode("utf-8", "backslashreplace").decode()
+    """The Student run's name in tables: its folder's."""
+    return unicode_text(student_run.resolve().name)
+
+
+def unicode_text(text: str) -> str:
+    """The text, what is not Unicode in it (bytes of a file's name, half a surrogate pair) written as escapes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

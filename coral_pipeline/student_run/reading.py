@@ -16,7 +16,13 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction
 from coral_pipeline.student_run.attempts import find_attempt
 from coral_pipeline.student_run.guarded import Folder, Unreadable
-from coral_pipeline.student_run.layout import METADATA_FILE, SNAPSHOTS_FOLDER, TASK_FILE, parse_snapshot_name
+from coral_pipeline.student_run.layout import (
+    METADATA_FILE,
+    SNAPSHOTS_FOLDER,
+    TASK_FILE,
+    parse_snapshot_name,
+    unicode_text,
+)
 
 TASK_LIMIT = 2**20
 """Bytes of the largest task.yaml that is read."""
@@ -97,7 +103,7 @@ def read_student_run(
             try:
                 row, warning = _read_snapshot(snapshots, name)
             except _Rejected as no:
-                rejected.append({"snapshot": _text(name), "reason": no.reason, "detail": no.detail})
+                rejected.append({"snapshot": unicode_text(name), "reason": no.reason, "detail": no.detail})
                 continue
             kept.append(row)
             if warning:
@@ -165,13 +171,13 @@ def _read_snapshot(snapshots: Folder, name: str) -> tuple[dict[str, Any], str | 
     row = {
         "snapshot": name,
         "global_index": parsed.global_index,
-        "agent_id": _text(_string(metadata, "agent_id") or parsed.agent_id),
-        "commit_hash": _text(commit_hash),
+        "agent_id": unicode_text(_string(metadata, "agent_id") or parsed.agent_id),
+        "commit_hash": unicode_text(commit_hash),
         "eval_ok": eval_ok,
         "eval_count": _int64(metadata.get("eval_count")),
         "score": attempt.score,
-        "status": attempt.status and _text(attempt.status),
-        "feedback": attempt.feedback and _text(attempt.feedback),
+        "status": attempt.status and unicode_text(attempt.status),
+        "feedback": attempt.feedback and unicode_text(attempt.feedback),
         "eligible": eval_ok and attempt.score is not None,
     }
     return row, f"{name}: {attempt.problem}" if attempt.problem else None
@@ -195,8 +201,3 @@ def _int64(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if -(2**63) <= value < 2**63 else None
-
-
-def _text(value: str) -> str:
-    """The string, what is not valid Unicode in it (bytes of a file's name, halves of a pair) written as escapes."""
-    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()

@@ -1,5 +1,7 @@
 """Copying a folder so that writing to the copy never changes the original, and nothing outside it is taken along."""
 
+# Plain strings within: trees are large, and pathlib costs as much as the copying.
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH115, PTH116, PTH117, PTH118, PTH123, PTH211
 from __future__ import annotations
 
 import errno
@@ -24,48 +26,62 @@ def copy_tree(source: Path, target: Path) -> list[str]:
     write folders. Raises ``OSError``.
     """
     left_out: list[str] = []
-    folders = [Path()]
+    folders = [""]
     for inside in folders:  # grows as folders are met
-        (target / inside).mkdir()
-        with os.scandir(source / inside) as entries:
+        os.mkdir(f"{target}{inside}")
+        with os.scandir(f"{source}{inside}") as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(inside / entry.name)
-                elif problem := _copy_entry(source, inside / entry.name, target):
-                    left_out.append(f"{inside / entry.name}: {problem}")
+                    folders.append(f"{inside}/{entry.name}")
+                elif problem := _copy_entry(entry, str(source), inside, f"{target}{inside}/{entry.name}"):
+                    left_out.append(f"{inside}/{entry.name}: {problem}".removeprefix("/"))
     for inside in reversed(folders):
-        status = (source / inside).stat()
-        (target / inside).chmod(stat.S_IMODE(status.st_mode) & 0o777 | stat.S_IRWXU)
-        os.utime(target / inside, ns=(status.st_atime_ns, status.st_mtime_ns))
+        status = os.stat(f"{source}{inside}")
+        os.chmod(f"{target}{inside}", status.st_mode & 0o777 | stat.S_IRWXU)
+        os.utime(f"{target}{inside}", ns=(status.st_atime_ns, status.st_mtime_ns))
     return sorted(left_out)
 
 
-def _copy_entry(source: Path, inside: Path, target: Path) -> str | None:
-    """Copy one file or link; returns why it was left out, None where it was not."""
-    kind = (source / inside).lstat().st_mode
-    if stat.S_ISREG(kind):
-        copy_file(source / inside, target / inside)
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all in it, however deep (Python 3.11's ``shutil.rmtree`` recurses). Raises ``OSError``."""
+    folders = [str(folder)]
+    for inside in folders:  # grows as folders are met
+        with os.scandir(inside) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    os.unlink(entry.path)
+    for inside in reversed(folders):
+        os.rmdir(inside)
+
+
+def _copy_entry(entry: os.DirEntry[str], source: str, inside: str, target: str) -> str | None:
+    """Copy one file or link of the folder ``inside`` the source; returns why it was left out, None where it was not."""
+    if entry.is_file(follow_symlinks=False):
+        _copy_file(entry.path, target)
         return None
-    if not stat.S_ISLNK(kind):
+    if not entry.is_symlink():
         return "is neither a file, a folder nor a link"
-    link = (source / inside).readlink()
-    if not _stays_inside(source, inside, link):
+    link = os.readlink(entry.path)
+    if not _stays_inside(entry.path, source, inside, link):
         return f"is a link that leads outside ({link})"
-    (target / inside).symlink_to(link)
+    os.symlink(link, target)
     return None
 
 
-def _stays_inside(source: Path, inside: Path, link: Path) -> bool:
+def _stays_inside(path: str, source: str, inside: str, link: str) -> bool:
     """The link works the same in a copy: it is relative, and leads inside both as written and through other links."""
-    if link.is_absolute() or Path(os.path.normpath(inside.parent / link)).parts[:1] == (os.pardir,):
+    as_written = os.path.normpath(os.path.join(inside.removeprefix("/"), link))
+    if os.path.isabs(link) or as_written.split("/")[0] == os.pardir:
         return False
-    return Path(os.path.realpath(source / inside)).is_relative_to(os.path.realpath(source))
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
 
 
-def copy_file(source: Path, target: Path) -> None:
+def _copy_file(source: str, target: str) -> None:
     """Copy one regular file with its permissions and modification time, sharing blocks where possible."""
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(reading, "rb") as original, target.open("xb") as copy:
+    with os.fdopen(reading, "rb") as original, open(target, "xb") as copy:
         if not _reflink(original.fileno(), copy.fileno()):
             shutil.copyfileobj(original, copy, length=2**20)
             copy.flush()
