@@ -59,7 +59,7 @@ def remove_tree(folder: Path) -> None:
 def _copy_entry(entry: os.DirEntry[str], source: str, inside: str, target: str) -> str | None:
     """Copy one file or link of the folder ``inside`` the source; returns why it was left out, None where it was not."""
     if entry.is_file(follow_symlinks=False):
-        _copy_file(entry.path, target)
+        copy_file(entry.path, target)
         return None
     if not entry.is_symlink():
         return "is neither a file, a folder nor a link"
@@ -78,7 +78,7 @@ def _stays_inside(path: str, source: str, inside: str, link: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
 
 
-def _copy_file(source: str, target: str) -> None:
+def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy one regular file with its permissions and modification time, sharing blocks where possible."""
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(reading, "rb") as original, open(target, "xb") as copy:
