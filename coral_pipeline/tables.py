@@ -199,7 +199,7 @@ REJECTED_SNAPSHOTS = Table(
     "filtered_snapshots: the folders that are no usable snapshot, each with its reason (method S2)",
     (
         Column("snapshot", STRING, "Name of the entry under all_snapshots"),
-        Column("reason", STRING, "name | metadata | pending | … (method S2)"),
+        Column("reason", STRING, "name | folder | metadata | pending: which of them could not be used (method S2)"),
         Column("detail", STRING, "What was found, in one line"),
     ),
 )
