@@ -218,6 +218,8 @@ class CreditSettings(Settings):
     rewards: RewardConfig = RewardConfig()
     grpo: GrpoSettings = GrpoSettings()
     http: HttpCriticSettings = HttpCriticSettings()
+    tokenizer: str = "byte"
+    """``byte``, or a Hugging Face tokenizer's folder or name: whose ids the token tables hold."""
 
 
 class EmbeddedSettings(Settings):
@@ -401,3 +403,28 @@ class OpenCodeSettings(Settings):
     """Disk space a turn may add; one that adds more is ended."""
     min_free_bytes: int = Field(default=2 << 30, ge=0)
     """Free disk space without which no turn is begun."""
+
+
+class TeacherSettings(Settings):
+    """Who explores."""
+
+    name: str = "embedded"
+    """A Teacher of ``teacher.registry``."""
+    seed: int = 0
+    """Seed of the teachers that work without a model."""
+    script: Path | None = None
+    """Answers of the ``scripted`` teacher, JSON Lines."""
+
+
+class PipelineSettings(Settings):
+    """Everything that can be set, by stage: what a settings file holds."""
+
+    selection: SelectionSettings = SelectionSettings()
+    search: SearchSettings = SearchSettings()
+    retry: RetrySettings = RetrySettings()
+    teacher: TeacherSettings = TeacherSettings()
+    simulation: SimulationSettings = SimulationSettings()
+    paths: PathSettings = PathSettings()
+    credit: CreditSettings = CreditSettings()
+    trees_at_once: int = Field(default=1, ge=1)
+    """Trees that grow side by side; each keeps up to ``search.parallel_width`` agents busy."""

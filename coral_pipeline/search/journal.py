@@ -31,6 +31,10 @@ JOURNAL_FILE = "journal.jsonl"
 _MEND_DISK = "mend that, then explore again"
 
 
+class OtherTree(BadInput):
+    """The journal was begun for another root, or with other settings or another Teacher."""
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -201,7 +205,7 @@ class Journal:
         if found == expected:
             return
         differences = "; ".join(_differences(found.model_dump(mode="json"), expected.model_dump(mode="json")))
-        raise BadInput(
+        raise OtherTree(
             self._file.path,
             f"was begun for another tree: {differences}",
             "resume with what it was begun with, or explore into another folder",
