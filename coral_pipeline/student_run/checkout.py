@@ -72,7 +72,7 @@ def plan_checkout(objects: GitObjects, tree: str, skip: Skip = lambda path, is_f
             else:
                 plan.files.append((path, entry))
     for path, target in links.items():
-        if not target or "\0" in target or _escapes(path, links):
+        if not target or "\0" in target or link_escapes(path, links):
             plan.left_out.append(f"{path}: link to {target!a}, out of the folder or in circles")
         else:
             plan.links[path] = target
@@ -130,7 +130,7 @@ def _problem(name: bytes, path: PurePosixPath) -> str | None:
     return None
 
 
-def _escapes(path: PurePosixPath, links: Mapping[PurePosixPath, str]) -> bool:
+def link_escapes(path: PurePosixPath, links: Mapping[PurePosixPath, str]) -> bool:
     """Whether following the link at ``path``, and those on its way, leaves the folder at any step or never ends."""
     here: list[str] = list(path.parent.parts)
     ahead = deque([links[path]])

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,11 @@ LARGEST_TREE = 1 << 26
 """Bytes of the largest commit or tree that is read; a tree of this size names about a million files."""
 CHUNK = 1 << 20
 """Bytes of a blob held in memory at once."""
+SMALL_BLOB = 1 << 14
+SMALL_BLOBS = 1 << 12
+"""Blobs of up to so many bytes are kept, so many of them: one snapshot's shared state is most of the next one's."""
+_STOPPED = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT})
+"""Exit statuses that say nothing about the object being read."""
 
 
 class UnusableObject(Exception):
@@ -55,6 +61,7 @@ class GitObjects:
         self._command = [git, "cat-file", "--batch"]
         self._repository = repository
         self._process = self._start()
+        self._small: dict[str, bytes] = {}
 
     def close(self) -> None:
         """End the git process."""
@@ -76,12 +83,20 @@ class GitObjects:
 
     def copy_blob(self, blob: str, target: BinaryIO) -> None:
         """Copy a blob's bytes as they are stored (no line-ending or LFS filters) into an open file."""
+        if blob in self._small:
+            target.write(self._small[blob])
+            return
         size = self._ask(blob, b"blob")
         digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        piece = b""
         for piece in self._take(blob, size):
             digest.update(piece)
             target.write(piece)
         _check(blob, digest.hexdigest())
+        if size <= SMALL_BLOB:  # one piece
+            if len(self._small) == SMALL_BLOBS:
+                del self._small[next(iter(self._small))]
+            self._small[blob] = piece
 
     def _read(self, name: str, kind: bytes, limit: int) -> bytes:
         size = self._ask(name, kind)
@@ -128,6 +143,9 @@ class GitObjects:
 
     def _ended_on(self, name: str) -> NoReturn:
         """Git ends on some kinds of damage; start it again for the objects that are whole."""
+        status = self._process.wait()
+        if status in _STOPPED:
+            raise BadInput("git cat-file", f"was ended by signal {-status}", "see what ended it, and run again")
         self.close()
         self._process = self._start()
         raise UnusableObject(f"object {name} is damaged")

@@ -8,12 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from coral_pipeline import tables
 from coral_pipeline_tests.coral_runs import CoralRun
 
 
-def import_run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coral_pipeline.cli", "import-run", *map(str, arguments)]
+def coral_pipeline(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coral_pipeline.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def import_run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return coral_pipeline("import-run", *arguments)
 
 
 def test_it_says_how_many_came_in_and_which_did_not(tmp_path: Path) -> None:
@@ -27,6 +32,19 @@ def test_it_says_how_many_came_in_and_which_did_not(tmp_path: Path) -> None:
     assert rejected.startswith("rejected: half.json (record: is not JSON")
     again = import_run(run.path, tmp_path / "student")
     assert again.stdout.splitlines()[0] == f"1 of 2 attempts imported (0 now): {tmp_path / 'student'}"
+
+
+def test_what_it_makes_is_what_select_takes(tmp_path: Path) -> None:
+    run = CoralRun(tmp_path / "run")
+    for score in (1.0, None, 2.0, 3.0):
+        run.attempt(score, status="improved" if score else "crashed")
+    assert import_run(run.path, tmp_path / "student").returncode == 0
+    selected = coral_pipeline("select", tmp_path / "student", "--out", tmp_path / "out", "--num-roots", 2)
+    assert (selected.returncode, selected.stderr) == (0, "")
+    roots = tables.SELECTED_ROOTS.rows(tmp_path / "out" / "selected_roots")
+    assert len(roots) == 2
+    for row in roots:
+        assert (tmp_path / "out" / "selected_roots" / row["root"] / "code" / "solve.py").is_file()
 
 
 def test_bad_input_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_no_link_that_is_kept_leads_outside_on_disk(targets: dict[str, str]) -> 
         top = Path(scratch).resolve() / "code"
         (top / "p" / "q").mkdir(parents=True)
         for path, target in by_path.items():
-            if target and not checkout._escapes(path, by_path):
+            if target and not checkout.link_escapes(path, by_path):
                 (top / path).symlink_to(target)
         for path in by_path:
             if (top / path).is_symlink():

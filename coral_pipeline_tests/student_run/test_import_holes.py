@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from coral_pipeline.student_run import importing
+from coral_pipeline.student_run.checkout import Checkout, write_checkout
+from coral_pipeline.student_run.git_objects import GitObjects
 from coral_pipeline.student_run.importing import import_run
 from coral_pipeline_tests.coral_runs import (
     CoralRun,
@@ -14,6 +18,8 @@ from coral_pipeline_tests.coral_runs import (
     metadata_of,
     report,
     snapshot_of,
+    write_object,
+    write_raw_tree,
 )
 
 
@@ -126,3 +132,23 @@ def test_a_damaged_file_of_a_commit_rejects_that_attempt_only(run: CoralRun, stu
         (3, None, None),
     ]
     assert len(list((student_run / "all_snapshots").iterdir())) == 2
+
+
+def test_names_that_a_disk_takes_for_one_reject_that_attempt_only(
+    run: CoralRun, student_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a disk that does not tell README from readme; the tests' own disk may.
+    def write(objects: GitObjects, plan: Checkout, folder: Path) -> None:
+        names = [str(path).lower() for path, _ in plan.files]
+        if len(names) != len(set(names)):
+            raise FileExistsError(errno.EEXIST, "File exists", str(folder / "readme"))
+        write_checkout(objects, plan, folder)
+
+    monkeypatch.setattr(importing, "write_checkout", write)
+    run.attempt(1.0)
+    blob = write_object(run.repo, "blob", b"x")
+    run.attempt(2.0, tree=write_raw_tree(run.repo, [("100644", b"README", blob), ("100644", b"readme", blob)]))
+    run.attempt(3.0)
+    import_run(run.path, student_run)
+    problem = "readme: this disk takes two names of the attempt for one"
+    assert report(student_run) == [(1, None, None), (None, "names", problem), (3, None, None)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import signal
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from coral_pipeline.errors import BadInput
+from coral_pipeline.student_run import git_objects
 from coral_pipeline.student_run.git_objects import TooLarge, UnusableObject, open_objects
 from coral_pipeline_tests.coral_runs import git, write_object, write_raw_tree
 
@@ -46,6 +49,19 @@ def test_a_large_blob_is_copied_whole(repository: Path) -> None:
         with pytest.raises(TooLarge):
             objects.read_blob(blob, len(content) - 1)
         assert objects.read_blob(blob, len(content)) == content
+
+
+def test_small_blobs_are_the_same_each_time_they_are_copied(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_objects, "SMALL_BLOBS", 2)  # of three: each is kept, forgotten, and read again
+    contents = [b"", b"one", b"two"]
+    blobs = [write_object(repository, "blob", content) for content in contents]
+    with open_objects([repository / ".git" / "objects"]) as objects:
+        for _ in range(3):
+            for blob, content in zip(blobs, contents, strict=True):
+                copies = io.BytesIO()
+                objects.copy_blob(blob, copies)
+                objects.copy_blob(blob, copies)
+                assert copies.getvalue() == 2 * content
 
 
 def test_what_is_missing_or_of_another_type_is_said_and_the_next_is_read(repository: Path) -> None:
@@ -108,6 +124,16 @@ def test_no_damage_stops_the_reading_of_what_is_whole(repository: Path, packed: 
                 outcomes.add("refused")
             assert objects.read_blob(whole, 5) == b"whole"
     assert "refused" in outcomes and "wrong" not in outcomes
+
+
+def test_a_git_that_was_killed_is_no_damage(repository: Path) -> None:
+    blob = write_object(repository, "blob", b"x")
+    with open_objects([repository / ".git" / "objects"]) as objects:
+        objects.read_blob(blob, 1)
+        objects._process.send_signal(signal.SIGSTOP)  # so that it takes the request and does not answer
+        Timer(0.1, objects._process.kill).start()
+        with pytest.raises(BadInput, match="was ended by signal 9"):
+            objects.read_blob(blob, 1)
 
 
 def test_without_git_the_mend_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
