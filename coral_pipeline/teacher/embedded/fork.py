@@ -21,6 +21,7 @@ from coral_pipeline.teacher.embedded.grading import Verdict, grade, package_fold
 from coral_pipeline.teacher.embedded.repository import Repository, git_environment
 from coral_pipeline.teacher.embedded.root import Root
 from coral_pipeline.teacher.embedded.states import Session, States
+from coral_pipeline.teacher.embedded.strategy import Strategy
 from coral_pipeline.teacher.embedded.task import Task
 from coral_pipeline.teacher.embedded.toolbox import CODE, SHARED, Paths, Toolbox
 from coral_pipeline.teacher.processes import ProcessFamily
@@ -120,7 +121,8 @@ class EmbeddedFork:
         shell_env = {**env, "PYTHONPATH": os.pathsep.join(package_folders())}
         tools = Toolbox(code, paths, self._family, shell_env, grounds.settings, evaluate, before.calls)
         rng = random.Random(f"{grounds.seed}/{grounds.root.commit_hash}/{self._edge.name}/{turn}")
-        agent = Agent(grounds.task, grounds.settings, session, turn, rng, code, tools, evaluate)
+        strategy = Strategy(grounds.settings, grounds.task.config.grader.direction, turn, rng)
+        agent = Agent(grounds.task, grounds.settings, session, strategy, code, tools, evaluate)
         after = agent.play(at_best=repository.head == session.best_commit)
         context_bytes = before.context_bytes + sum(map(_bytes, tools.messages))
         after = after.model_copy(update={"context_bytes": context_bytes, "calls": before.calls + tools.tool_calls})

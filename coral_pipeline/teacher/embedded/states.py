@@ -55,7 +55,6 @@ class Session(BaseModel):
     """Unix time of the last commit, by the session's own clock: a minute per eval from the root's attempt on."""
     context_bytes: int = 0
     """UTF-8 bytes of the session's messages."""
-    evals: int = 0
     calls: int = 0
     """Tool calls so far."""
     step: float | None = None

@@ -6,11 +6,12 @@ Imports are kept few, and inside the helpers that need them: a grader is loaded 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
+    from typing import Any
 
     from .types import ScoreBundle, Task
 

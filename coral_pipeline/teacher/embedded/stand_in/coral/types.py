@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # this name is true to type checkers; importing typing takes longer than all the rest
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Task:
