@@ -38,7 +38,7 @@ REMAKE = "explore the root again, or point at the folder explore wrote"
 class ExploredTree:
     """The nodes of one root's tree, N rows ordered by (depth, node id): the root first, parents before children.
 
-    A *position* is a row number. Columns of the edge that made a node hold -1 or NaN at the root.
+    A *position* is a row number. Columns of the edge that made a node are NaN, or for ids -1, at the root.
     """
 
     folder: Path
@@ -54,9 +54,11 @@ class ExploredTree:
     """Raw score; NaN where the node has none."""
     leaf_kind: tuple[str | None, ...]
     """None where the node has children."""
+    good_leaf: BoolArray
+    """Whether the path to the node ended normally (method T14)."""
     edge_id: IntArray
     duration: IntArray
-    """Step turns of the edge (method C1)."""
+    """Step turns of the edge (method C1); 0 at the root."""
     cleanliness: FloatArray
     knowledge: FloatArray
     soft: FloatArray
@@ -96,28 +98,31 @@ class ExploredTree:
         return np.bincount(self.parent[1:], minlength=len(self)).astype(np.int64)
 
     @cached_property
-    def good_leaf(self) -> BoolArray:
-        """Whether the path to the node ended normally (method T14)."""
-        return np.array([kind in GOOD_LEAVES for kind in self.leaf_kind], dtype=np.bool_)
-
-    @cached_property
     def levels(self) -> tuple[slice, ...]:
         """Positions of each depth, from the root down."""
         starts = np.searchsorted(self.depth, np.arange(self.depth[-1] + 2)).tolist()
         return tuple(map(slice, starts, starts[1:]))
 
     @cached_property
-    def edge_order(self) -> IntArray:
-        """Positions of the non-root nodes in the order of the edges that made them."""
-        return np.argsort(self.edge_id[1:], kind="stable") + 1
+    def slot(self) -> IntArray:
+        """Place of each node's parent within the parent's level; -1 at the root."""
+        starts = np.array([0, *(level.start for level in self.levels)])
+        slot: IntArray = self.parent - starts[self.depth]
+        return slot
 
     @cached_property
-    def _by_id(self) -> IntArray:
-        return np.argsort(self.node_id)
+    def edge_order(self) -> IntArray:
+        """Positions of the non-root nodes in the order of the edges that made them."""
+        return _argsort(self.edge_id[1:]) + 1
+
+    @cached_property
+    def id_order(self) -> IntArray:
+        """Positions of all nodes in the order of their ids."""
+        return _argsort(self.node_id)
 
     def positions(self, node_ids: IntArray) -> IntArray:
         """Positions of nodes by id; ``KeyError`` where one is not in the tree."""
-        by_id = self._by_id
+        by_id = self.id_order
         last = len(self) - 1
         if self.node_id[by_id[0]] == 0 and self.node_id[by_id[-1]] == last:  # ids 0 … N-1: no search needed
             found = by_id[np.clip(node_ids, 0, last)]
@@ -133,6 +138,16 @@ class ExploredTree:
         while position >= 0:
             yield position
             position = int(self.parent[position])
+
+
+def _argsort(ids: IntArray) -> IntArray:
+    """Order of unique ids. Ours count up from 0 with few gaps: each then has its place in a short table."""
+    top = int(ids.max(initial=-1))
+    if ids.min(initial=0) < 0 or top >= 4 * len(ids):
+        return np.argsort(ids)
+    place = np.full(top + 1, -1, dtype=np.int64)
+    place[ids] = np.arange(len(ids))
+    return place[place >= 0]
 
 
 @dataclass(frozen=True)
@@ -187,8 +202,9 @@ def _assemble(folder: Path, info: dict[str, Any], node_table: pa.Table, edge_tab
         depth=depth,
         score=np.where(np.isfinite(score), score, np.nan),
         leaf_kind=leaf_kind,
+        good_leaf=np.array([kind in GOOD_LEAVES for kind in leaf_kind], dtype=np.bool_),
         edge_id=of_edges(edges.ints("edge_id"), -1),
-        duration=of_edges(edges.ints("step_turns"), -1),
+        duration=of_edges(edges.ints("step_turns"), 0),
         cleanliness=of_edges(edges.floats("cleanliness"), np.nan),
         knowledge=of_edges(edges.floats("knowledge"), np.nan),
         soft=of_edges(edges.floats("soft"), np.nan),

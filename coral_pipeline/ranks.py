@@ -29,7 +29,10 @@ class PercentileRank:
 
 def percentile_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rank of each of N finite oriented values within them all: the numbers ``PercentileRank`` gives, N at once."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    below = np.cumsum(counts) - counts
-    ranks: NDArray[np.float64] = ((below + 0.5 * counts) / len(values))[place]
+    order = np.argsort(values)
+    ordered = values[order]
+    below = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))  # where each run of ties begins
+    equal = np.diff(below, append=len(values))
+    ranks = np.empty(len(values))
+    ranks[order] = np.repeat((below + 0.5 * equal) / len(values), equal)
     return ranks

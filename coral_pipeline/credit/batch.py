@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from coral_pipeline import tables
 from coral_pipeline.credit.columns import AdvantageColumns, TreeEdges
+from coral_pipeline.credit.statistics import mean_and_std
 from coral_pipeline.credit.values import NodeValues, TreeValues
 from coral_pipeline.explored import ExploredTree, FloatArray
 from coral_pipeline.settings import RewardConfig
@@ -46,16 +47,9 @@ class Batch:
 
     def edge_table(self) -> pa.Table:
         """The batch as ``tables.CREDIT_EDGES``, by edge id."""
-        columns = self.edges.columns
-        rows = zip(
-            self.edges.edge_id.tolist(),
-            columns.parent.tolist(),
-            columns.node.tolist(),
-            columns.reward.tolist(),
-            columns.duration.tolist(),
-            self.advantages,
-            strict=True,
-        )
+        edges = self.edges
+        columns = (edges.edge_id, edges.parent_id, edges.child_id, edges.reward, edges.duration)
+        rows = zip(*(column.tolist() for column in columns), self.advantages, strict=True)
         return tables.CREDIT_EDGES.build(
             {
                 "edge_id": edge_id,
@@ -72,7 +66,7 @@ class Batch:
 
     def critic_table(self) -> pa.Table:
         """The values as ``tables.CRITIC_TARGETS``, one row per node, by node id. No estimator has a part in it (C5)."""
-        order = np.argsort(self.tree.node_id)
+        order = self.tree.id_order
 
         def column(values: NodeValues) -> pa.Array:
             return pa.array(values.by_position[order], from_pandas=True)  # NaN becomes null
@@ -118,7 +112,7 @@ class Batch:
             "positive": int(np.count_nonzero(values > 0)),
             "negative": int(np.count_nonzero(values < 0)),
             "zero": int(np.count_nonzero(values == 0)),
-            "rewards": _spread(self.edges.columns.reward),
+            "rewards": _spread(self.edges.reward),
             "advantages": _spread(values),
             "targets": _spread(self.values.backup.by_position),
             "diagnostics": {name: _spread(column) for name, column in sorted(self.advantages.diagnostics.items())},
@@ -130,6 +124,5 @@ def _spread(column: FloatArray) -> dict[str, float | int | None]:
     values = column[~np.isnan(column)]
     if not len(values):
         return {"count": 0} | dict.fromkeys(("mean", "std", "min", "max"))
-    mean = math.fsum(values) / len(values)
-    std = math.sqrt(math.fsum((values - mean) ** 2) / len(values))
+    mean, std = mean_and_std(values)
     return {"count": len(values), "mean": mean, "std": std, "min": float(values.min()), "max": float(values.max())}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import overload
 
@@ -27,43 +25,13 @@ def node_at(tree: ExploredTree, position: int) -> Node:
     )
 
 
-@dataclass(frozen=True)
-class EdgeColumns:
-    """E edges, one array of length E per property."""
-
-    node: IntArray
-    """Node ids of the children."""
-    parent: IntArray
-    """Node ids of the parents."""
-    depth: IntArray
-    """Depths of the children."""
-    completed: BoolArray
-    """Whether the child is a good leaf."""
-    reward: FloatArray
-    duration: IntArray
-
-    @staticmethod
-    def of(edges: Sequence[Edge]) -> EdgeColumns:
-        """The columns of any edges; those of a ``TreeEdges`` cost no more than a slice of its tree."""
-        if isinstance(edges, TreeEdges):
-            return edges.columns
-        return EdgeColumns(
-            node=np.array([edge.node.node_id for edge in edges], dtype=np.int64),
-            parent=np.array([edge.parent.node_id for edge in edges], dtype=np.int64),
-            depth=np.array([edge.node.depth for edge in edges], dtype=np.int64),
-            completed=np.array([edge.node.completed for edge in edges], dtype=np.bool_),
-            reward=np.array([edge.reward for edge in edges], dtype=np.float64),
-            duration=np.array([edge.duration for edge in edges], dtype=np.int64),
-        )
-
-
 class TreeEdges(Sequence[Edge]):
-    """Edges of a tree in the order of ``positions``, those of the nodes they made."""
+    """E edges of a tree, in the order of ``positions``, those of the nodes they made."""
 
-    def __init__(self, tree: ExploredTree, reward: FloatArray, positions: IntArray) -> None:
-        """``reward``: R of the edge that made the node at each position of the tree."""
+    def __init__(self, tree: ExploredTree, reward_by_position: FloatArray, positions: IntArray) -> None:
+        """``reward_by_position``: R of the edge that made the node at each position of the tree."""
         self.tree = tree
-        self.reward = reward
+        self.reward_by_position = reward_by_position
         self.positions = positions
 
     def __len__(self) -> int:
@@ -77,36 +45,57 @@ class TreeEdges(Sequence[Edge]):
     def __getitem__(self, index: int | slice) -> Edge | TreeEdges:
         """An edge, made now; of a slice, its columns."""
         if isinstance(index, slice):
-            return self.where(self.positions[index])
+            return self.at(self.positions[index])
         position = int(self.positions[index])
         return Edge(
             node=node_at(self.tree, position),
             parent=node_at(self.tree, int(self.tree.parent[position])),
-            reward=float(self.reward[position]),
+            reward=float(self.reward_by_position[position]),
             duration=int(self.tree.duration[position]),
         )
 
-    def where(self, positions: IntArray) -> TreeEdges:
-        """The edges of other nodes of the same tree."""
-        return TreeEdges(self.tree, self.reward, positions)
+    def at(self, positions: IntArray) -> TreeEdges:
+        """The edges that made other nodes of the same tree."""
+        return TreeEdges(self.tree, self.reward_by_position, positions)
 
     @property
     def edge_id(self) -> IntArray:
         """Edge ids, in order."""
         return self.tree.edge_id[self.positions]
 
-    @cached_property
-    def columns(self) -> EdgeColumns:
-        """The edges in columns."""
-        tree, at = self.tree, self.positions
-        return EdgeColumns(
-            node=tree.node_id[at],
-            parent=tree.node_id[tree.parent[at]],
-            depth=tree.depth[at],
-            completed=tree.good_leaf[at],
-            reward=self.reward[at],
-            duration=tree.duration[at],
-        )
+    @property
+    def child_id(self) -> IntArray:
+        """Node ids of the children, in order."""
+        return self.tree.node_id[self.positions]
+
+    @property
+    def parent_id(self) -> IntArray:
+        """Node ids of the parents, in order."""
+        return self.tree.node_id[self.tree.parent[self.positions]]
+
+    @property
+    def reward(self) -> FloatArray:
+        """Rewards, in order."""
+        return self.reward_by_position[self.positions]
+
+    @property
+    def duration(self) -> IntArray:
+        """Durations, in order."""
+        return self.tree.duration[self.positions]
+
+
+def tree_edges(edges: Sequence[Edge], tree: ExploredTree) -> tuple[IntArray, FloatArray, IntArray]:
+    """The positions of the E nodes the edges made, in order, and rewards and durations by position (N each).
+
+    Those of ``TreeEdges`` are there already; any other edges of the tree are looked up.
+    """
+    if isinstance(edges, TreeEdges) and edges.tree is tree:
+        return edges.positions, edges.reward_by_position, tree.duration
+    positions = tree.positions(np.array([edge.node.node_id for edge in edges], dtype=np.int64))
+    reward, duration = np.full(len(tree), np.nan), np.zeros(len(tree), dtype=np.int64)
+    reward[positions] = [edge.reward for edge in edges]
+    duration[positions] = [edge.duration for edge in edges]
+    return positions, reward, duration
 
 
 class AdvantageColumns(Sequence[Advantage | None]):

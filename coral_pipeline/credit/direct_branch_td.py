@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coral_pipeline.credit.columns import AdvantageColumns, EdgeColumns
+from coral_pipeline.credit.columns import AdvantageColumns, tree_edges
 from coral_pipeline.credit.estimator import Advantage, Edge, Estimator
 from coral_pipeline.credit.values import MissingValue, TreeValues, discount
 
@@ -22,11 +22,13 @@ class DirectBranchTd(Estimator):
         Raises ``MissingValue`` naming the first checkpoint that lacks a prediction: a parent, even where
         kappa = 0 leaves it no weight, or an open child.
         """
-        columns = EdgeColumns.of(edges)
-        for node_ids in (columns.parent, columns.node):
-            unpredicted = np.isnan(values.prior.at(node_ids))
+        at, reward, duration = tree_edges(edges, values.tree)
+        parent = values.tree.parent[at]
+        for positions in (parent, at):
+            unpredicted = np.isnan(values.prior.by_position[positions])
             if unpredicted.any():
-                raise MissingValue(int(node_ids[unpredicted][0]), values.prior.kind)
-        after = columns.reward + discount(values.gamma, columns.duration) * values.refined.at(columns.node)
-        before = values.refined.at(columns.parent)
+                raise MissingValue(int(values.tree.node_id[positions[unpredicted][0]]), values.prior.kind)
+        refined = values.refined.by_position
+        after = (reward + discount(values.gamma, duration) * refined)[at]
+        before = refined[parent]
         return AdvantageColumns(after - before, {"value_before": before, "value_after": after})

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from coral_pipeline.credit.columns import AdvantageColumns, EdgeColumns
+from coral_pipeline.credit.columns import AdvantageColumns, tree_edges
 from coral_pipeline.credit.estimator import Advantage, Edge, Estimator
+from coral_pipeline.credit.statistics import mean_and_std
 from coral_pipeline.credit.values import TreeValues, discount
-from coral_pipeline.explored import FloatArray, IntArray
+from coral_pipeline.explored import ExploredTree, FloatArray
 from coral_pipeline.settings import CreditSettings, GrpoSettings
 
 
@@ -34,22 +34,17 @@ class Grpo(Estimator):
 
     def advantages(self, edges: Sequence[Edge], values: TreeValues) -> Sequence[Advantage | None]:
         """One advantage per edge; None where no good leaf lies below it. ``edges`` must hold whole paths."""
-        columns = EdgeColumns.of(edges)
-        order = np.argsort(columns.depth, kind="stable")
-        depth, completed = columns.depth[order], columns.completed[order]
-        above = _edge_above(columns.node[order], columns.parent[order])
-        starts = np.flatnonzero(np.diff(depth, prepend=-1)).tolist()
-        levels = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(depth)], strict=True)]
-        reward, factor = columns.reward[order], discount(values.gamma, columns.duration[order])
-        returns = _returns(levels, above, reward, factor)
-        total = _sum_below(levels, above, np.where(completed, returns, 0.0))
-        leaves = _sum_below(levels, above, completed.astype(np.float64))
-        mean_return = np.full(len(depth), np.nan)
-        np.divide(total, leaves, out=mean_return, where=leaves > 0)
-        advantage = self._normalised(mean_return, returns[completed])
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return AdvantageColumns(advantage[back], {"mean_return": mean_return[back], "good_leaves": leaves[back]})
+        tree = values.tree
+        at, reward, duration = tree_edges(edges, tree)
+        returns = _returns(tree, reward, discount(values.gamma, duration))
+        leaves = at[tree.good_leaf[at]]
+        total, count = np.zeros(len(tree)), np.zeros(len(tree))
+        total[leaves], count[leaves] = returns[leaves], 1.0
+        mean_return, count = _sum_below(tree, total)[at], _sum_below(tree, count)[at]
+        with np.errstate(invalid="ignore"):
+            mean_return /= count  # NaN, unassigned, where there is no good leaf below
+        advantage = self._normalised(mean_return, returns[leaves])
+        return AdvantageColumns(advantage, {"mean_return": mean_return, "good_leaves": count})
 
     def _normalised(self, mean_return: FloatArray, returns: FloatArray) -> FloatArray:
         """(mean_return - mean) / (std + offset), mean and population std of the returns.
@@ -62,33 +57,24 @@ class Grpo(Estimator):
         low, high = float(returns.min()), float(returns.max())
         if high - low <= self.settings.tie_tolerance * max(1.0, abs(low), abs(high)):
             return np.where(np.isnan(mean_return), np.nan, 0.0)
-        mean = math.fsum(returns) / len(returns)
-        std = math.sqrt(math.fsum((returns - mean) ** 2) / len(returns))
-        scaled: FloatArray = (mean_return - mean) / (std + self.settings.std_offset)
+        mean, std = mean_and_std(returns)
+        scaled = mean_return - mean
+        scaled /= std + self.settings.std_offset
         return scaled
 
 
-def _edge_above(node: IntArray, parent: IntArray) -> IntArray:
-    """For each edge, the place of the edge that leads to its parent; -1 where none does: the parent is the root."""
-    by_node = np.argsort(node)
-    place = np.searchsorted(node, parent, sorter=by_node).clip(max=max(len(node) - 1, 0))
-    found = by_node[place]
-    return np.where(node[found] == parent, found, -1)
-
-
-def _returns(levels: Sequence[slice], above: IntArray, reward: FloatArray, factor: FloatArray) -> FloatArray:
-    """Discounted sum of rewards from the root to the end of each edge; edges of each level in one slice."""
-    returns, discounts = np.zeros(len(reward) + 1), np.ones(len(reward) + 1)  # the last entry, -1, is the root's
-    for level in levels:
-        up = above[level]
+def _returns(tree: ExploredTree, reward: FloatArray, factor: FloatArray) -> FloatArray:
+    """By position: the discounted sum of rewards from the root to the node. ``factor``: gamma^d of its edge."""
+    returns, discounts = np.zeros(len(tree)), np.ones(len(tree))
+    for level in tree.levels[1:]:
+        up = tree.parent[level]
         returns[level] = returns[up] + discounts[up] * reward[level]
         discounts[level] = discounts[up] * factor[level]
-    return returns[:-1]
+    return returns
 
 
-def _sum_below(levels: Sequence[slice], above: IntArray, own: FloatArray) -> FloatArray:
-    """Sum of ``own`` over each edge and all below it."""
-    total = np.append(own, 0.0)
-    for level in reversed(levels):
-        np.add.at(total, above[level], total[level])
-    return total[:-1]
+def _sum_below(tree: ExploredTree, total: FloatArray) -> FloatArray:
+    """By position: the sum of ``total`` over the node and all below it, made in place."""
+    for above, below in zip(tree.levels[-2::-1], tree.levels[:0:-1], strict=True):
+        total[above] += np.bincount(tree.slot[below], total[below], minlength=above.stop - above.start)
+    return total

@@ -62,7 +62,7 @@ def _advantages(estimator: Estimator, edges: TreeEdges, values: TreeValues) -> A
     completed = _on_completed_path(edges.tree)[edges.positions]
     if not completed.any():
         return AdvantageColumns(np.full(len(edges), np.nan))
-    return _ask(estimator, edges.where(edges.positions[completed]), values).spread(completed)
+    return _ask(estimator, edges.at(edges.positions[completed]), values).spread(completed)
 
 
 def _on_completed_path(tree: ExploredTree) -> BoolArray:
@@ -115,11 +115,11 @@ def _columns(estimator: Estimator, edges: TreeEdges, given: Sequence[object]) ->
 
 def _first_use(edges: TreeEdges, node_id: int) -> int:
     """Place of the first edge out of a node, or else of the one that leads to it."""
-    columns = edges.columns
-    return int(np.argmax(columns.parent == node_id) or np.argmax(columns.node == node_id))
+    out_of, to = edges.parent_id == node_id, edges.child_id == node_id
+    return int(np.argmax(out_of if out_of.any() else to))
 
 
 def _thing(estimator: Estimator, edges: TreeEdges, place: int) -> str:
     """What an error names."""
-    edge_id, parent, child = (column[place] for column in (edges.edge_id, edges.columns.parent, edges.columns.node))
+    edge_id, parent, child = (column[place] for column in (edges.edge_id, edges.parent_id, edges.child_id))
     return f"estimator {_name(estimator)}, root {edges.tree.name}, edge {edge_id} (node {parent} to node {child})"

@@ -20,15 +20,16 @@ def node_ranks(tree: ExploredTree) -> FloatArray:
         raise BadInput(f"{tree.folder}, node {tree.node_id[0]}", "the root has no score", REMAKE)
     ranks = np.full(len(tree), np.nan)
     ranks[scored] = percentile_ranks(tree.oriented_score[scored])
-    for position in np.flatnonzero(~scored):
-        ranks[position] = ranks[tree.parent[position]]
+    for level in tree.levels[1:]:
+        np.copyto(ranks[level], ranks[tree.parent[level]], where=~scored[level])
     return ranks
 
 
 def edge_rewards(tree: ExploredTree, rewards: RewardConfig) -> FloatArray:
     """R = w_gain * (rank(child) - rank(parent)) + w_soft * soft, at the position of the child; NaN at the root."""
-    ranks = node_ranks(tree)
-    gain = ranks - ranks[tree.parent]
-    reward = rewards.gain_weight * gain + rewards.soft_weight * tree.soft
+    reward = node_ranks(tree)
+    reward -= reward[tree.parent]
+    reward *= rewards.gain_weight
+    reward += rewards.soft_weight * tree.soft
     reward[0] = np.nan
     return reward

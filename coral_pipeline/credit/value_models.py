@@ -14,6 +14,9 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import ExploredTree, FloatArray
 from coral_pipeline.settings import CreditSettings
 
+Predictions = Sequence[float | None] | FloatArray
+"""What a value model may answer with."""
+
 
 class ValueModel(ABC):
     """A critic: predicts what is still to be gained from a checkpoint, in the units of the rewards."""
@@ -27,8 +30,8 @@ class ValueModel(ABC):
         return cls()
 
     @abstractmethod
-    def predict(self, checkpoints: Sequence[Checkpoint]) -> Sequence[float | None]:
-        """One finite value per checkpoint, in order; None (or NaN) where the model has no prediction.
+    def predict(self, checkpoints: Sequence[Checkpoint]) -> Predictions:
+        """One finite value per checkpoint, in order; None or NaN where the model has no prediction.
 
         Called once per tree with every checkpoint that is not a good leaf: those are worth 0 (method C2).
         """
@@ -48,9 +51,9 @@ class Constant(ValueModel):
         """Predicts ``settings.prior``."""
         return cls(settings.prior)
 
-    def predict(self, checkpoints: Sequence[Checkpoint]) -> list[float | None]:
+    def predict(self, checkpoints: Sequence[Checkpoint]) -> FloatArray:
         """The value, as often as there are checkpoints."""
-        return [self.value] * len(checkpoints)
+        return np.full(len(checkpoints), self.value)
 
 
 def priors(tree: ExploredTree, model: ValueModel) -> FloatArray:
@@ -60,22 +63,22 @@ def priors(tree: ExploredTree, model: ValueModel) -> FloatArray:
     with one that is not a finite number.
     """
     positions = np.flatnonzero(~tree.good_leaf)
-    predictions = as_list(model.predict(Checkpoints(tree, positions)))
+    answer = model.predict(Checkpoints(tree, positions))
+    predictions = answer if isinstance(answer, np.ndarray) else as_list(answer)
     who = f"value model {model.name or type(model).__name__}, root {tree.name}"
     if predictions is None or len(predictions) != len(positions):
         gave = "no sequence of values" if predictions is None else f"{len(predictions)} values"
         raise BadInput(
             who, f"gave {gave} for {len(positions)} checkpoints", "it must give one per checkpoint, in order"
         )
-    column = np.zeros(len(tree))
-    if set(map(type, predictions)) <= {float}:  # worth asking: trees can be large
-        column[positions] = np.array(predictions, dtype=np.float64)
-    else:
-        column[positions] = [_prediction(value) for value in predictions]
-    wrong = np.flatnonzero(np.isinf(column[positions]))
+    if not isinstance(predictions, np.ndarray) or predictions.dtype != np.float64:
+        predictions = np.array([_prediction(value) for value in predictions])
+    wrong = np.flatnonzero(np.isinf(predictions))
     if len(wrong):
         thing = f"{who}, node {tree.node_id[positions[wrong[0]]]}"
         raise BadInput(thing, "predicted no finite number", "a value is a finite number, or None for no prediction")
+    column = np.zeros(len(tree))
+    column[positions] = predictions
     return column
 
 

@@ -27,18 +27,14 @@ class NodeValues(Mapping[Node, float]):
     """One kind of value by checkpoint, of those that have one. Looking up another raises ``MissingValue``."""
 
     def __init__(self, kind: str, tree: ExploredTree, by_position: FloatArray) -> None:
-        """``kind``: prior | backup | refined. NaN in ``by_position``: the node there has none."""
+        """``kind``: prior | backup | refined. NaN in ``by_position`` (N values): the node there has none."""
         self.kind = kind
         self.tree = tree
         self.by_position = by_position
 
-    def at(self, node_ids: IntArray) -> FloatArray:
-        """The values of many nodes at once, by node id; NaN where a node has none."""
-        return self.by_position[self.tree.positions(node_ids)]
-
     def __getitem__(self, node: Node) -> float:
         """The node's value."""
-        value = float(self.at(np.array([node.node_id]))[0])
+        value = float(self.by_position[self.tree.positions(np.array([node.node_id]))[0]])
         if np.isnan(value):
             raise MissingValue(node.node_id, self.kind)
         return value
@@ -65,30 +61,35 @@ class TreeValues:
     gamma: float
     """Discount per step turn."""
 
+    @property
+    def tree(self) -> ExploredTree:
+        """The tree they belong to."""
+        return self.prior.tree
+
 
 def discount(gamma: float, duration: IntArray) -> FloatArray:
-    """gamma^d for each duration."""
-    return np.ones(len(duration)) if gamma == 1.0 else np.power(gamma, duration.astype(np.float64))
+    """gamma^d for each duration, of which many are equal."""
+    longest = int(duration.max(initial=0))
+    if longest > len(duration):
+        return np.asarray(np.power(gamma, duration.astype(np.float64)))
+    return np.asarray(np.power(gamma, np.arange(longest + 1.0))[duration])
 
 
 def tree_values(tree: ExploredTree, reward: FloatArray, prior: FloatArray, rewards: RewardConfig) -> TreeValues:
     """The values of a tree, children before parents (method C2).
 
-    ``reward`` and ``prior`` by position; a NaN prior is a prediction that is not there: whatever depends on
-    it is not there either. Priors of good leaves are not looked at.
+    ``reward`` and ``prior`` by position, the prior of good leaves 0; a NaN prior is a prediction that is not
+    there: whatever depends on it is not there either.
     """
-    prior = np.where(tree.good_leaf, 0.0, prior)
     backup, refined = np.full(len(tree), np.nan), prior.copy()
     factor = discount(rewards.gamma, tree.duration)
-    kappa, branches = rewards.value_prior_strength, tree.children
+    kappa, n, inner = rewards.value_prior_strength, tree.children, tree.children > 0
     for above, below in zip(tree.levels[-2::-1], tree.levels[:0:-1], strict=True):
         returns = reward[below] + factor[below] * refined[below]
-        slot = tree.parent[below] - above.start
-        total = np.bincount(slot, returns, minlength=above.stop - above.start)
-        inner = np.flatnonzero(branches[above])
-        at, n = inner + above.start, branches[above][inner]
-        backup[at] = total[inner] / n
-        refined[at] = (kappa * prior[at] + n * backup[at]) / (kappa + n)
+        total = np.bincount(tree.slot[below], returns, minlength=above.stop - above.start)
+        np.divide(total, n[above], out=backup[above], where=inner[above])
+        weighed = kappa * prior[above] + n[above] * backup[above]
+        np.divide(weighed, kappa + n[above], out=refined[above], where=inner[above])
     return TreeValues(
         prior=NodeValues("prior", tree, prior),
         backup=NodeValues("backup", tree, backup),
