@@ -1,5 +1,7 @@
 """The Dagster code location."""
 
-import dagster as dg
+import os
 
-defs = dg.Definitions()
+from coral_pipeline.defs.build import definitions_from
+
+defs = definitions_from(os.environ)

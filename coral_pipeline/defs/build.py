@@ -1,0 +1,67 @@
+"""The Dagster definitions for a given place and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from coral_pipeline.defs.dataset import sft_dataset
+from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.io_manager import ParquetTables
+from coral_pipeline.defs.metadata import column_schemas
+from coral_pipeline.defs.progress import SearchControl
+from coral_pipeline.defs.root import advantage_batches, explored_trees, finished_roots, ranked_paths
+from coral_pipeline.defs.settings import load_settings, settings_resource
+from coral_pipeline.defs.student_run import filtered_snapshots, root_folders, selected_roots, stage_labels
+from coral_pipeline.defs.versions import code_version
+from coral_pipeline.settings import PipelineSettings
+
+OUTPUT, STUDENT_RUNS, SETTINGS = "CORAL_PIPELINE_OUTPUT", "CORAL_PIPELINE_STUDENT_RUNS", "CORAL_PIPELINE_SETTINGS"
+"""Environment variables of a deployment: two folders and a YAML file."""
+SETTINGS_FILE = "settings.yaml"
+"""Under the output folder: the settings where ``CORAL_PIPELINE_SETTINGS`` names no file."""
+OWNER = "team:coral-pipeline"
+
+ASSETS = (
+    filtered_snapshots,
+    stage_labels,
+    selected_roots,
+    explored_trees,
+    ranked_paths,
+    advantage_batches,
+    sft_dataset,
+)
+
+
+def definitions_from(environment: Mapping[str, str]) -> dg.Definitions:
+    """The definitions of a deployment, by its environment variables."""
+    output = Path(environment.get(OUTPUT) or "data/output")
+    file = Path(environment.get(SETTINGS) or output / SETTINGS_FILE)
+    settings = load_settings(file) if SETTINGS in environment or file.exists() else PipelineSettings()
+    return build_definitions(output, Path(environment.get(STUDENT_RUNS) or "data/student_runs"), settings)
+
+
+def build_definitions(output: Path, student_runs: Path, settings: PipelineSettings, **overrides: Any) -> dg.Definitions:
+    """The definitions, every process of which reads and writes in these folders; ``overrides`` replace resources."""
+    folders = Folders(output=str(output.absolute()), student_runs=str(student_runs.absolute()))
+    resources = {
+        "folders": folders,
+        "io_manager": ParquetTables(folders=folders),
+        "settings": settings_resource(settings),
+        "control": dg.ResourceDefinition(lambda _: SearchControl(), description="Stops and watches a running search"),
+    }
+
+    def described(spec: dg.AssetSpec) -> dg.AssetSpec:
+        asset = spec.key.to_user_string()
+        return spec.replace_attributes(code_version=code_version(asset, settings), owners=[OWNER]).merge_attributes(
+            metadata=column_schemas(asset)
+        )
+
+    return dg.Definitions(
+        assets=[*dg.map_asset_specs(described, ASSETS), root_folders, finished_roots],
+        resources=resources | overrides,
+        executor=dg.in_process_executor,
+    )

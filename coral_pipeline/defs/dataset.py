@@ -1,0 +1,58 @@
+"""The asset per Student run that gathers what its roots have given."""
+
+import dataclasses
+
+import dagster as dg
+
+from coral_pipeline import tables
+from coral_pipeline.defs import metadata, versions
+from coral_pipeline.defs.failures import plainly
+from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.io_manager import Tables
+from coral_pipeline.defs.lineage import Lineage
+from coral_pipeline.defs.partitions import STUDENT_RUNS, RootKey
+from coral_pipeline.defs.root import finished_roots
+from coral_pipeline.export.dataset import write_dataset
+from coral_pipeline.report.coverage import stage_coverage, stage_coverage_svg
+from coral_pipeline.settings import PipelineSettings
+
+
+@dg.asset(partitions_def=STUDENT_RUNS, deps=[finished_roots], group_name="dataset", kinds={"python", "parquet"})
+@plainly
+def sft_dataset(
+    context: dg.AssetExecutionContext,
+    selected_roots: Tables,
+    folders: Folders,
+    settings: dg.ResourceParam[PipelineSettings],
+) -> dg.MaterializeResult[None]:
+    """The selected paths of a Student run's roots, those that are done, as trainers load them."""
+    run, roots = context.partition_key, selected_roots["selected_roots"]
+    lineage = Lineage(folders, settings)
+    stages = dict(zip(roots["root"].to_pylist(), roots["stage"].to_pylist(), strict=True))
+    keys = [RootKey(run, root) for root in stages]
+    done = [key for key in keys if lineage.is_whole(key, context.instance)]
+    missing = [key.root for key in keys if key not in done]
+    if missing:
+        context.log.warning(f"{len(missing)} of {len(keys)} roots are not done: {', '.join(missing)}")
+    out = folders.asset("sft_dataset", run)
+    sources = {key.root: folders.of_root(key, stages[key.root]) for key in done}
+    summary = write_dataset(sources.values(), out)
+    ranked = {root: tables.RANKED_PATHS.read(source.ranked) for root, source in sources.items()}
+    coverage = stage_coverage(roots, ranked)
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(versions.folder_version(tables.TABLES["sft_dataset"], out)),
+        metadata={
+            "roots done": len(done),
+            "roots missing": missing,
+            "selected paths": summary.paths,
+            "SFT samples": summary.samples,
+            "without transcript": summary.without_transcript,
+            "tokens": summary.tokens,
+            "trained tokens": summary.trained_tokens,
+            "coverage by stage": metadata.picture("coverage by stage", stage_coverage_svg(coverage)),
+            "coverage in numbers": metadata.table_of(map(dataclasses.asdict, coverage)),
+            "files": sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
+            "folder": dg.MetadataValue.path(str(out)),
+            "dagster/row_count": summary.samples,
+        },
+    )

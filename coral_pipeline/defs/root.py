@@ -1,0 +1,177 @@
+"""Assets per root: its tree, the ranked paths, advantages and what trainers load."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+import dagster as dg
+
+from coral_pipeline import tables
+from coral_pipeline.credit import estimator_named, prepare, value_model_named
+from coral_pipeline.credit.tokens import write_tokens
+from coral_pipeline.defs import metadata, versions
+from coral_pipeline.defs.failures import plainly
+from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.growing import Plot
+from coral_pipeline.defs.io_manager import Tables
+from coral_pipeline.defs.lineage import INPUTS, Lineage, latest_tags
+from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey
+from coral_pipeline.defs.pools import TREES
+from coral_pipeline.defs.progress import ProgressLog, SearchControl
+from coral_pipeline.defs.student_run import root_folders
+from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.export.dataset import write_dataset
+from coral_pipeline.paths.rank import rank_paths
+from coral_pipeline.report.advantages import advantage_histogram_svg
+from coral_pipeline.report.paths import path_scores_svg
+from coral_pipeline.report.tree_picture import score_by_depth_svg, tree_svg
+from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.teacher.protocol import Stopped
+
+GROUP = "roots"
+
+
+@dg.asset(partitions_def=ROOTS, deps=[root_folders], group_name=GROUP, pool=TREES, kinds={"python", "parquet"})
+@plainly
+def explored_trees(
+    context: dg.AssetExecutionContext,
+    folders: Folders,
+    settings: dg.ResourceParam[PipelineSettings],
+    control: dg.ResourceParam[SearchControl],
+) -> dg.MaterializeResult[None]:
+    """The tree that the Teacher grows from a root, edge by edge (method T1–T14).
+
+    Stopped or killed at any time it goes on where it was when it is run again; a finished tree stays as it is.
+    """
+    key = RootKey.parse(context.partition_key)
+    plot = Plot.of(folders, settings, key)
+    for notice in plot.root.notices:
+        context.log.warning(notice)
+    try:
+        summary = plot.grow(
+            control.stop, ProgressLog(context, control), folders.asset("superseded", str(key)), context.log.warning
+        )
+    except Stopped as stopped:
+        raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
+    nodes, edges = tables.NODES.read(plot.out), tables.EDGES.read(plot.out)
+    lineage = Lineage(folders, settings)
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(lineage.content("explored_trees", key)),
+        tags=lineage.tags("explored_trees", key),
+        metadata={
+            "stop reason": summary.stop_reason,
+            "best score": summary.best_score,
+            "root score": summary.root.score,
+            "edges": summary.valid_edges,
+            "failed edges": summary.failed_edges,
+            "improved edges": summary.improved_edges,
+            "good leaves": summary.good_leaves,
+            "rounds": summary.rounds,
+            "tokens": summary.tokens,
+            "seconds of turns": round(summary.seconds, 1),
+            "tree": metadata.picture("tree", tree_svg(nodes, edges, summary.direction)),
+            "score by depth": metadata.picture("score by depth", score_by_depth_svg(nodes, summary.direction)),
+            "tree.json": dg.MetadataValue.json(json.loads((plot.out / TREE_FILE).read_text())),
+            "folder": dg.MetadataValue.path(str(plot.out)),
+            "dagster/row_count": nodes.num_rows,
+        },
+    )
+
+
+@dg.asset(partitions_def=ROOTS, deps=[explored_trees], group_name=GROUP, kinds={"python", "parquet"})
+@plainly
+def ranked_paths(
+    context: dg.AssetExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
+) -> dg.MaterializeResult[Tables]:
+    """Every root-to-leaf path of the tree with its PathScore, the best ones selected (method P1–P3)."""
+    key = RootKey.parse(context.partition_key)
+    tree = folders.asset("explored_trees", str(key))
+    ranked = rank_paths(tree, settings.paths)
+    rows = ranked.to_pylist()
+    selected = {row["rank"]: row["node_ids"] for row in rows if row["selected"]}
+    picture = tree_svg(
+        tables.NODES.read(tree), tables.EDGES.read(tree), read_root(folders.root(key)).direction, selected
+    )
+    return dg.MaterializeResult(
+        value={"ranked_paths": ranked},
+        data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
+        tags=Lineage(folders, settings).tags("ranked_paths", key),
+        metadata={
+            "selected": len(selected),
+            "candidates": sum(row["candidate"] for row in rows),
+            "excluded": metadata.count_table("reason", Counter(filter(None, ranked["excluded_reason"].to_pylist()))),
+            "PathScore": metadata.picture("PathScore", path_scores_svg(ranked, settings.paths)),
+            "tree with the selected paths": metadata.picture("tree with the selected paths", picture),
+            "paths": metadata.preview(ranked.drop_columns(["node_ids", "edge_ids", "candidate"]), rows=len(rows)),
+        },
+    )
+
+
+@dg.asset(partitions_def=ROOTS, deps=[explored_trees, ranked_paths], group_name=GROUP, kinds={"python", "parquet"})
+@plainly
+def advantage_batches(
+    context: dg.AssetExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
+) -> dg.MaterializeResult[None]:
+    """What one tree gives a trainer: rewards, advantages, critic targets and tokens (method C1–C7).
+
+    With them lie the same message graph as a verifiers trace and the selected paths as SFT samples.
+    """
+    key, credit = RootKey.parse(context.partition_key), settings.credit
+    sources, out = folders.of_root(key), folders.asset("advantage_batches", str(key))
+    recipe, critic = estimator_named(credit.estimator, credit), value_model_named(credit.value_model, credit)
+    batch = prepare(sources.tree, recipe, credit.rewards, critic)
+    batch.write(out)
+    tokens = write_tokens(sources.tree, batch.advantage_by_edge(), out, credit.tokenizer)
+    dataset = write_dataset([sources], out, formats=["sft"])
+    lineage, edges, described = Lineage(folders, settings), batch.edge_table(), batch.describe()
+    version, tags = lineage.content("advantage_batches", key), lineage.tags("advantage_batches", key)
+    _report_finished(context, key, {versions.DATA_VERSION_TAG: version, **tags})
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(version),
+        tags=tags,
+        metadata={
+            "estimator": batch.estimator,
+            "edges": len(edges),
+            "unassigned": described["unassigned"],
+            "tokens": tokens.tokens,
+            "sampled tokens": tokens.sampled_tokens,
+            "messages": tokens.messages,
+            "SFT samples": dataset.samples,
+            "advantages": metadata.picture("advantages", advantage_histogram_svg(edges)),
+            "description": dg.MetadataValue.json(described),
+            "preview": metadata.preview(edges.drop_columns(["diagnostics"])),
+            "folder": dg.MetadataValue.path(str(out)),
+            "dagster/row_count": len(edges),
+        },
+    )
+
+
+finished_roots = dg.AssetSpec(
+    "finished_roots",
+    deps=[dg.AssetDep(advantage_batches, partition_mapping=dg.AllPartitionMapping())],
+    partitions_def=STUDENT_RUNS,
+    group_name=GROUP,
+    kinds={"folder"},
+    description=(
+        "The finished roots of one Student run. `advantage_batches` reports their common version here, so that a "
+        "dataset becomes stale when a root of its own run has changed, and only then."
+    ),
+)
+
+
+def _report_finished(context: dg.AssetExecutionContext, key: RootKey, tags: Mapping[str, str]) -> None:
+    """Report the version of all finished roots of the Student run; ``tags`` are those this root is about to get."""
+    names = context.instance.get_dynamic_partitions(ROOTS.name)
+    others = [other for other in map(RootKey.parse, names) if other.student_run == key.student_run and other != key]
+    made = {other: latest_tags("advantage_batches", other, context.instance) for other in others} | {key: tags}
+    version = versions.combined(
+        *(
+            f"{root} {made[root][INPUTS]} {made[root][versions.DATA_VERSION_TAG]}"
+            for root in sorted(made, key=str)
+            if made[root]
+        )
+    )
+    context.log_event(
+        dg.AssetObservation(finished_roots.key, partition=key.student_run, tags={versions.DATA_VERSION_TAG: version})
+    )

@@ -1,0 +1,81 @@
+"""The method's settings as a Dagster resource: every field declared once, in ``coral_pipeline.settings``.
+
+Defaults come from the YAML file that ``CORAL_PIPELINE_SETTINGS`` names, where it names one; any field can be
+set for a single run in the launchpad, under ``resources: settings: config``.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import yaml
+from pydantic import ValidationError
+
+from coral_pipeline.errors import BadInput
+from coral_pipeline.settings import PipelineSettings, Settings
+
+
+def load_settings(path: Path) -> PipelineSettings:
+    """The settings in a YAML file of sections (``search: {max_depth: 3}``); what it leaves out keeps its default.
+
+    Raises ``BadInput`` naming the file and the field.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadInput(path, f"cannot be read as YAML ({' '.join(str(error).split())})", "mend the file") from error
+    return _validated(path, content or {})
+
+
+def settings_resource(defaults: PipelineSettings) -> dg.ResourceDefinition:
+    """The resource ``settings``: a ``PipelineSettings``, configurable field by field."""
+
+    @dg.resource(config_schema=_config_fields(defaults), description="Settings of the method, by stage")
+    def settings(context: dg.InitResourceContext) -> PipelineSettings:
+        return _validated("the run's resource config settings", context.resource_config)
+
+    return settings
+
+
+def _validated(source: object, content: Any) -> PipelineSettings:
+    try:
+        return PipelineSettings.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "settings"
+        raise BadInput(
+            source, f"{field}: {first['msg']}", "see coral_pipeline/settings.py for what it may be"
+        ) from error
+
+
+def _config_fields(defaults: Settings) -> dict[str, dg.Field]:
+    """Dagster's config schema of a settings model, with these values as defaults. Values are checked by the model."""
+    plain = defaults.model_dump(mode="json")
+    fields = {}
+    for name, field in type(defaults).model_fields.items():
+        value = getattr(defaults, name)
+        if isinstance(value, Settings):
+            fields[name] = dg.Field(_config_fields(value), description=field.description or type(value).__doc__)
+        else:
+            kind = _config_type(field.annotation)
+            fields[name] = dg.Field(kind, default_value=plain[name], description=field.description)
+    return fields
+
+
+def _config_type(annotation: Any) -> Any:
+    """Dagster's config type for a field's annotation; names and paths are strings."""
+    arguments, origin = typing.get_args(annotation), typing.get_origin(annotation)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return dg.Noneable(_config_type(inner))
+    if origin is typing.Annotated:
+        return _config_type(arguments[0])
+    if origin is tuple:
+        return [_config_type(arguments[0])]
+    if origin is dict:
+        return dict
+    return str if origin is typing.Literal or annotation is Path else annotation

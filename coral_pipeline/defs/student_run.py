@@ -1,0 +1,136 @@
+"""Assets per Student run: kept snapshots, stages, roots."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+import dagster as dg
+
+from coral_pipeline.defs import versions
+from coral_pipeline.defs.failures import plainly
+from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.io_manager import Tables
+from coral_pipeline.defs.metadata import count_table, picture, preview, table_of
+from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
+from coral_pipeline.defs.pools import limit_trees_at_once
+from coral_pipeline.report.score_curve import score_curve_svg
+from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.student_run.copying import TASK_FOLDER, copy_roots
+from coral_pipeline.student_run.reading import read_direction, read_student_run
+from coral_pipeline.student_run.roots import account, select_roots, shortages
+from coral_pipeline.student_run.stages import label_stages
+
+GROUP = "student_run"
+
+
+@dg.asset(partitions_def=STUDENT_RUNS, group_name=GROUP, kinds={"python", "parquet"})
+@plainly
+def filtered_snapshots(context: dg.AssetExecutionContext, folders: Folders) -> dg.MaterializeResult[Tables]:
+    """Snapshots of a Student run that were kept; the rejected ones with the reason (method S1–S6)."""
+    key = student_run_key(context.partition_key)
+    run = read_student_run(folders.student_run(key))
+    for warning in run.warnings:
+        context.log.warning(warning)
+    tables = {"filtered_snapshots": run.filtered, "rejected_snapshots": run.rejected}
+    eligible = sum(run.filtered["eligible"].to_pylist())
+    return dg.MaterializeResult(
+        value=tables,
+        data_version=dg.DataVersion(versions.tables_version(tables)),
+        metadata={
+            "kept": run.filtered.num_rows,
+            "eligible": eligible,
+            "rejected": run.rejected.num_rows,
+            "rejected by reason": count_table("reason", run.rejected_by_reason()),
+            "direction": run.direction,
+            "warnings": list(run.warnings),
+            "preview": preview(run.filtered.drop_columns(["feedback"])),
+            "preview of rejected": preview(run.rejected),
+        },
+    )
+
+
+@dg.asset(partitions_def=STUDENT_RUNS, group_name=GROUP, kinds={"python", "parquet"})
+@plainly
+def stage_labels(
+    context: dg.AssetExecutionContext,
+    filtered_snapshots: Tables,
+    folders: Folders,
+    settings: dg.ResourceParam[PipelineSettings],
+) -> dg.MaterializeResult[Tables]:
+    """Smoothed score of each kept snapshot, and whether it lies early, in the middle or late (method S5–S8)."""
+    student_run = folders.student_run(context.partition_key)
+    filtered, direction = filtered_snapshots["filtered_snapshots"], read_direction(student_run)
+    labels = label_stages(filtered, direction, settings.selection, student_run=student_run)
+    tables = {"stage_labels": labels}
+    return dg.MaterializeResult(
+        value=tables,
+        data_version=dg.DataVersion(versions.tables_version(tables)),
+        metadata={
+            "snapshots by stage": count_table("stage", Counter(labels["stage"].to_pylist())),
+            "staged by": labels["staged_by"][0].as_py(),
+            "score curve": picture("score curve", score_curve_svg(labels, None, direction)),
+            "preview": preview(labels),
+        },
+    )
+
+
+@dg.asset(partitions_def=STUDENT_RUNS, group_name=GROUP, kinds={"python", "parquet"})
+@plainly
+def selected_roots(
+    context: dg.AssetExecutionContext,
+    filtered_snapshots: Tables,
+    stage_labels: Tables,
+    folders: Folders,
+    settings: dg.ResourceParam[PipelineSettings],
+) -> dg.MaterializeResult[Tables]:
+    """The snapshots chosen as roots and their copied folders (method S9–S12); each becomes a partition of ``roots``."""
+    key = context.partition_key
+    student_run, labels = folders.student_run(key), stage_labels["stage_labels"]
+    roots = select_roots(labels, filtered_snapshots["filtered_snapshots"], key, settings.selection)
+    keys = [RootKey(key, root) for root in roots["root"].to_pylist()]
+    out = folders.asset("selected_roots", key)
+    for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER):
+        context.log.warning(f"left out of a copy: {line}")
+    limit_trees_at_once(context.instance, settings.trees_at_once)
+    root_versions = _register(context, folders, keys)
+    accounts = account(labels, roots, settings.selection)
+    for sentence in shortages(accounts, settings.selection):
+        context.log.warning(sentence)
+    tables = {"selected_roots": roots}
+    return dg.MaterializeResult(
+        value=tables,
+        data_version=dg.DataVersion(versions.combined(versions.tables_version(tables), *root_versions)),
+        metadata={
+            "roots": roots.num_rows,
+            "roots by stage": table_of(map(dataclasses.asdict, accounts)),
+            "score curve with roots": picture(
+                "score curve with roots", score_curve_svg(labels, roots, read_direction(student_run))
+            ),
+            "preview": preview(roots, rows=roots.num_rows),
+        },
+    )
+
+
+root_folders = dg.AssetSpec(
+    "root_folders",
+    deps=[dg.AssetDep(selected_roots, partition_mapping=dg.AllPartitionMapping())],
+    partitions_def=ROOTS,
+    group_name=GROUP,
+    kinds={"folder"},
+    description=(
+        "The copied folder of one root. `selected_roots` writes it and reports its version here, so that a tree "
+        "becomes stale when its own root has changed, and only then."
+    ),
+)
+
+
+def _register(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[RootKey]) -> list[str]:
+    """Make each root a partition and report the version of its folder; returns the versions."""
+    context.instance.add_dynamic_partitions(ROOTS.name, [str(key) for key in keys])
+    found = [versions.root_version(read_root(folders.root(key))) for key in keys]
+    for key, version in zip(keys, found, strict=True):
+        context.log_event(
+            dg.AssetObservation(root_folders.key, partition=str(key), tags={versions.DATA_VERSION_TAG: version})
+        )
+    return found
