@@ -14,6 +14,7 @@ from coral_pipeline.cli.export import export
 from coral_pipeline.cli.import_run import import_run
 from coral_pipeline.cli.rank import rank
 from coral_pipeline.cli.select import select
+from coral_pipeline.cli.simulate import simulate
 from coral_pipeline.errors import PipelineError
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app.command()(export)
 app.command()(import_run)
 app.command()(rank)
 app.command()(select)
+app.command()(simulate)
 
 
 def main() -> None:

@@ -161,7 +161,7 @@ class Agent:
         spans = [(number.start, number.end) for number in texts]
         if choice.move.kind != "nudge" and spans:
             spans = [(spans[0][0], spans[-1][1])]
-        why = f"{choice.why} {choice.move.title().capitalize()}."
+        why = f"{choice.why} I {choice.move.title()}."
         for start, end in reversed(spans):  # from the last: earlier places stay where they are
             changed = rewritten(source, {n: text for n, text in texts.items() if start <= n.start < end})
             for first, last in _quotes(source, start, end):
