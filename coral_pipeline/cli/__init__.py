@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from coral_pipeline.cli.credit import credit
 from coral_pipeline.cli.export import export
 from coral_pipeline.cli.import_run import import_run
 from coral_pipeline.cli.rank import rank
@@ -32,6 +33,7 @@ def _root() -> None:
     """Turn a CORAL run of coding agents into training data."""
 
 
+app.command()(credit)
 app.command()(export)
 app.command()(import_run)
 app.command()(rank)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from coral_pipeline.errors import BadInput
 
 T = TypeVar("T")
 
@@ -27,3 +30,13 @@ def progress_bar() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, disable=not stderr.is_terminal, transient=True) as progress:
         yield progress
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """While writing into ``out``: what the disk refuses as ``BadInput`` naming the file."""
+    try:
+        yield
+    except OSError as error:
+        thing, problem = error.filename or out, f"cannot be written ({error.strerror})"
+        raise BadInput(thing, problem, "choose another --out") from error

@@ -21,13 +21,14 @@ def rank(
     Example: `coral-pipeline rank data/output/tree --out data/output/paths`
     """
     from coral_pipeline import tables
-    from coral_pipeline.cli.console import stdout
+    from coral_pipeline.cli.console import stdout, writing
     from coral_pipeline.paths.rank import rank_paths
     from coral_pipeline.report.paths import path_table
     from coral_pipeline.settings import PathSettings
 
     settings = PathSettings() if top is None else PathSettings(top_k=top)
     ranked = rank_paths(tree_dir, settings)
-    file = tables.RANKED_PATHS.write(ranked, out)
+    with writing(out):
+        file = tables.RANKED_PATHS.write(ranked, out)
     stdout.print(path_table(ranked))
     stdout.print(f"{sum(ranked['selected'].to_pylist())} of {len(ranked)} paths selected: {file}", soft_wrap=True)
