@@ -75,8 +75,8 @@ def refuse_overlap(student_run: Path, *outputs: Path) -> None:
 def _copy_root(snapshots: Folder, row: Mapping[str, Any], out: Path, earlier: frozenset[str]) -> list[str]:
     name = row["root"]
     target = out / name
-    if (target.exists() or target.is_symlink()) and not (name in earlier or _is_copied_root(target)):
-        raise BadInput(target, "lies where the copy of a root belongs, but is none", _ELSEWHERE)
+    if target.exists() and not (name in earlier or _is_copied_root(target)):
+        raise BadInput(target, "lies where a copied root belongs, but is none", _ELSEWHERE)
     with _told_as_bad_input(Path(snapshots.path, name)), snapshots.folder(name) as snapshot, _replacing(target) as new:
         left_out = copy_tree(snapshot.real_path(), new)
         metadata = read_metadata(snapshot) | {key: row[key] for key in ("score", "stage", "selection_reason")}
@@ -116,8 +116,6 @@ def _earlier_roots(out: Path) -> frozenset[str]:
 
 def _is_copied_root(folder: Path) -> bool:
     """A copy made by a selection that was interrupted: a folder whose metadata.json says how it was selected."""
-    if folder.is_symlink():
-        return False
     try:
         with Folder.of_run(folder) as copied:
             return "selection_reason" in read_metadata(copied)
@@ -128,6 +126,8 @@ def _is_copied_root(folder: Path) -> bool:
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
     """A path at which to make a folder; it takes the place of ``target`` when the block ends well."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise BadInput(target, "lies where a copied folder belongs, but is none", _ELSEWHERE)
     new, old = target.with_name(".copying"), target.with_name(".replaced")
     _remove(new, old)
     try:
@@ -159,8 +159,10 @@ def _told_as_bad_input(thing: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        problem = f"cannot be copied ({error.strerror})"
-        raise BadInput(error.filename or thing, problem, "make it readable, and see that the disk has room") from error
+        problem = f"cannot be copied or replaced ({error.strerror})"
+        raise BadInput(
+            error.filename or thing, problem, "see to its permissions and to the room on the disk"
+        ) from error
     except Unreadable as unreadable:
         raise BadInput(
             thing, f"cannot be copied: it {unreadable}", "leave it as it was when it was read"

@@ -1,7 +1,7 @@
 """Copying a folder so that writing to the copy never changes the original, and nothing outside it is taken along."""
 
 # Plain strings within: trees are large, and pathlib costs as much as the copying.
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH115, PTH116, PTH117, PTH118, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH114, PTH115, PTH116, PTH117, PTH118, PTH123, PTH211
 from __future__ import annotations
 
 import errno
@@ -43,7 +43,12 @@ def copy_tree(source: Path, target: Path) -> list[str]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and all in it, however deep (Python 3.11's ``shutil.rmtree`` recurses). Raises ``OSError``."""
+    """Remove a folder and all in it, however deep (Python 3.11's ``shutil.rmtree`` recurses). Raises ``OSError``.
+
+    A link is refused, or what it leads to would be emptied.
+    """
+    if os.path.islink(folder):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     folders = [str(folder)]
     for inside in folders:  # grows as folders are met
         with os.scandir(inside) as entries:

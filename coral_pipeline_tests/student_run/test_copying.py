@@ -142,7 +142,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_copy(run: Path, out: Path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(BadInput, match=f"{snapshot_name(1)}: cannot be copied .No space left on device."):
+    with pytest.raises(BadInput, match=f"{snapshot_name(1)}: cannot be copied or replaced .No space left on device."):
         select(run, out, 1, 2)
     del before["."]
     after = fingerprint(out)
@@ -173,12 +173,24 @@ def test_folders_that_no_selection_made_stay(run: Path, out: Path) -> None:
     (out / "elsewhere").symlink_to(run)
     select(run, out, 2)
     assert names(out) == {snapshot_name(2), snapshot_name(3), "notes.txt", "elsewhere", "selected_roots.parquet"}
-    with pytest.raises(BadInput, match="lies where the copy of a root belongs"):
+    with pytest.raises(BadInput, match="lies where a copied root belongs, but is none"):
         select(run, out, 3)
-    mine.rmdir()
-    mine.symlink_to(run)
-    with pytest.raises(BadInput, match="lies where the copy of a root belongs"):
-        select(run, out, 3)
+
+
+@pytest.mark.parametrize("place", [snapshot_name(1), "../task/grader", ".copying", "../task/.copying"])
+def test_what_a_link_leads_to_is_never_emptied(run: Path, out: Path, tmp_path: Path, place: str) -> None:
+    """Someone moved a copy to a larger disk, say, and left a link."""
+    (run / "grader").mkdir()
+    select(run, out, 1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").touch()
+    (out / snapshot_name(1)).rename(elsewhere / "moved")
+    (out / "../task/grader").rename(elsewhere / "moved grader")
+    (out / place).symlink_to(elsewhere)
+    with pytest.raises(BadInput):
+        select(run, out, 1)
+    assert names(elsewhere) == {"file", "moved", "moved grader"}
 
 
 def test_a_table_cannot_have_other_folders_removed(run: Path, out: Path) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
+import hypothesis
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from coral_pipeline.student_run.roots import account, choose, pick_evenly, selec
 from coral_pipeline.student_run.stages import label_stages
 from coral_pipeline_tests.student_runs import S, commit, filtered_table, snapshot_name
 
+unhurried = hypothesis.settings(max_examples=60, deadline=None)
 WEIGHTS = SelectionSettings().quota_weights
 weights = st.builds(StageWeights, early=st.integers(0, 9), middle=st.integers(0, 9), late=st.integers(0, 9)).filter(
     lambda w: w.early + w.middle + w.late > 0
@@ -47,6 +49,7 @@ def test_equal_remainders_go_early_middle_late() -> None:
     assert stage_quotas(5, equal) == {"early": 2, "middle": 2, "late": 1}
 
 
+@unhurried
 @given(st.integers(1, 500), weights)
 def test_quotas_add_up_and_are_within_one_of_their_share(num_roots: int, weights: StageWeights) -> None:
     quotas = stage_quotas(num_roots, weights)
@@ -77,6 +80,7 @@ def test_even_picks_worked_by_hand(n: int, q: int, picks: list[int]) -> None:
     assert pick_evenly(range(n), q) == picks
 
 
+@unhurried
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))))
 def test_even_picks_are_distinct_ordered_even_and_reach_both_ends(case: tuple[int, int]) -> None:
     n, q = case
@@ -117,6 +121,7 @@ def test_a_shortage_goes_to_the_middle_before_late_and_early() -> None:
 stage_sizes = st.tuples(st.integers(0, 25), st.integers(0, 25), st.integers(0, 25))
 
 
+@unhurried
 @given(stage_sizes, st.integers(1, 60), weights, st.permutations(STAGES))
 def test_selection_takes_what_it_can_and_fills_in_order(
     sizes: tuple[int, int, int], num_roots: int, weights: StageWeights, order: list[Stage]
@@ -190,6 +195,7 @@ def test_one_snapshot_is_one_root() -> None:
     assert (early.snapshots, early.eligible, early.quota, early.by_quota) == (1, 1, 5, 1)
 
 
+@unhurried
 @given(
     st.lists(st.one_of(st.none(), st.integers(-9, 9).map(float)), min_size=1, max_size=50).filter(any),
     st.integers(1, 40),

@@ -7,6 +7,7 @@ import statistics
 import sys
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from coral_pipeline.student_run.stages import (
 from coral_pipeline_tests.student_runs import S, filtered_table, snapshot_name
 
 SETTINGS = SelectionSettings()
+unhurried = hypothesis.settings(max_examples=60, deadline=None)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 runs = st.lists(st.one_of(st.none(), numbers, st.integers(-5, 5).map(float)), min_size=1, max_size=60)
 scored_runs = runs.filter(lambda scores: any(score is not None for score in scores))
@@ -126,6 +128,7 @@ def test_shares_are_rounded_up_exactly(fraction: float, snapshots: int, count: i
     assert count_of_share(fraction, snapshots) == count
 
 
+@unhurried
 @given(st.lists(numbers, min_size=1, max_size=40), st.sampled_from([1, 3, 5, 9]))
 def test_smoothing_is_the_mean_of_the_neighbours(scores: list[float], window: int) -> None:
     scores = [score / 100 for score in scores]  # sums stay finite
@@ -134,11 +137,13 @@ def test_smoothing_is_the_mean_of_the_neighbours(scores: list[float], window: in
         assert smooth == statistics.fmean(near)
 
 
+@unhurried
 @given(st.integers(1, 40), numbers)
 def test_smoothing_leaves_a_plateau_as_it_is(snapshots: int, level: float) -> None:
     assert smooth_scores([level] * snapshots, 5) == pytest.approx([level] * snapshots, rel=1e-15)
 
 
+@unhurried
 @given(scored_runs)
 def test_filled_scores_are_the_nearest_earlier_else_the_nearest_later(scores: list[float | None]) -> None:
     filled = fill_missing_scores(scores)
@@ -148,6 +153,7 @@ def test_filled_scores_are_the_nearest_earlier_else_the_nearest_later(scores: li
         assert score == next(near for near in around if near is not None)
 
 
+@unhurried
 @given(scored_runs)
 def test_minimising_is_maximising_the_negated_scores(scores: list[float | None]) -> None:
     negated = [None if score is None else -score for score in scores]
@@ -156,6 +162,7 @@ def test_minimising_is_maximising_the_negated_scores(scores: list[float | None])
             assert up[column] == down[column], column
 
 
+@unhurried
 @given(scored_runs)
 def test_every_finite_run_has_finite_stages_that_follow_the_gain(scores: list[float | None]) -> None:
     rows = labels(scores)
