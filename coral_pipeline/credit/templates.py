@@ -9,6 +9,7 @@ reasoning of past turns, say) is refused, since the tokens of a message would de
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -22,6 +23,10 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.message_links import Row
 
 Places = NDArray[np.int64]
+Chat = dict[str, Any]
+"""An OpenAI chat message."""
+Dealt = tuple[TokenIds, Places, Mask]
+"""Token ids of a conversation, and per token its message (never decreasing) and whether a model would sample it."""
 
 OTHER_TEMPLATE = "use a tokenizer whose template leaves earlier messages as they are, or NAME@RENDERER"
 
@@ -54,7 +59,7 @@ def load_template_tokenizer(spec: str) -> Tokenizer:
         raise BadInput(f"tokenizer {spec}", f"has no such renderer ({reason})", f"known are {known}") from error
 
 
-class _TemplateTokenizer:
+class _TemplateTokenizer(ABC):
     """What both kinds share: from rows to chat messages, and their tokens back to the rows."""
 
     def __init__(self, name: str, tokenizer: Any, stop_ids: Iterable[int]) -> None:
@@ -69,7 +74,7 @@ class _TemplateTokenizer:
 
     def render(self, path: Sequence[Row], tools: list[Any] | None = None) -> list[Rendered]:
         """See ``Tokenizer.render``."""
-        messages: list[dict[str, Any]] = []
+        messages: list[Chat] = []
         row_of_message: list[int] = []
         for index, row in enumerate(path):
             made = chat_messages(row)
@@ -77,21 +82,18 @@ class _TemplateTokenizer:
             row_of_message += [index] * len(made)
         if not messages:
             return []
-        token_ids, message_of, mask = self._dealt(messages, tools)
+        token_ids, message_of, mask = self._dealt(messages, tools, [path[i]["message_id"] for i in row_of_message])
         row_of = np.array(row_of_message)[message_of]
         mask &= np.array([bool(row["sampled"]) for row in path])[row_of]
         bounds = np.searchsorted(row_of, np.arange(len(path) + 1)).tolist()
         return [Rendered(token_ids[a:b], mask[a:b]) for a, b in pairwise(bounds)]
 
-    def _dealt(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[TokenIds, Places, Mask]:
-        """Token ids of the conversation, and per token its message and whether a model would sample it.
+    @abstractmethod
+    def _dealt(self, messages: list[Chat], tools: list[Any] | None, names: Sequence[str]) -> Dealt:
+        """The tokens of a conversation; ``names``: per message, for errors."""
 
-        The messages of the tokens never decrease.
-        """
-        raise NotImplementedError
-
-    def _refusal(self, index: int, problem: str) -> BadInput:
-        return BadInput(f"tokenizer {self.name}, message {index + 1} of a path", problem, OTHER_TEMPLATE)
+    def _refusal(self, message: str, problem: str) -> BadInput:
+        return BadInput(f"tokenizer {self.name}, message {message}", problem, OTHER_TEMPLATE)
 
 
 class RendererTokenizer(_TemplateTokenizer):
@@ -102,7 +104,7 @@ class RendererTokenizer(_TemplateTokenizer):
         super().__init__(name, tokenizer, renderer.get_stop_token_ids())
         self._renderer = renderer
 
-    def _dealt(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[TokenIds, Places, Mask]:
+    def _dealt(self, messages: list[Chat], tools: list[Any] | None, names: Sequence[str]) -> Dealt:
         try:
             rendered = self._renderer.render(messages, tools=tools)
         except (ValueError, TypeError, KeyError) as error:
@@ -113,7 +115,7 @@ class RendererTokenizer(_TemplateTokenizer):
         message_of = _leading_up(np.array(rendered.message_indices, dtype=np.int64))
         back = np.flatnonzero(np.diff(message_of) < 0)
         if back.size:
-            raise self._refusal(int(message_of[back[0]]), "has tokens before and after those of another message")
+            raise self._refusal(names[message_of[back[0]]], "has tokens before and after those of another message")
         return token_ids, message_of, np.array(rendered.sampled_mask, dtype=np.bool_)
 
 
@@ -142,9 +144,9 @@ class ChatTemplateTokenizer(_TemplateTokenizer):
         eos = tokenizer.eos_token_id
         super().__init__(name, tokenizer, () if eos is None else (eos,))
 
-    def _dealt(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[TokenIds, Places, Mask]:
+    def _dealt(self, messages: list[Chat], tools: list[Any] | None, names: Sequence[str]) -> Dealt:
         text = self._text(messages, tools)
-        sampled_from, ends = self._spans(messages, tools, text)
+        sampled_from, ends = self._spans(messages, tools, text, names)
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         token_ids = np.array(encoded["input_ids"], dtype=np.int32)
         begins = np.array(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)[:, 0]
@@ -159,7 +161,9 @@ class ChatTemplateTokenizer(_TemplateTokenizer):
             mask &= np.arange(len(token_ids)) <= last[message_of]
         return token_ids, message_of, mask
 
-    def _spans(self, messages: list[dict[str, Any]], tools: list[Any] | None, text: str) -> tuple[Places, Places]:
+    def _spans(
+        self, messages: list[Chat], tools: list[Any] | None, text: str, names: Sequence[str]
+    ) -> tuple[Places, Places]:
         """Per message, where in the text its sampled part begins (the text's end: nowhere), and where it ends."""
         sampled_from = np.full(len(messages), len(text), dtype=np.int64)
         ends = np.full(len(messages), len(text), dtype=np.int64)
@@ -182,11 +186,11 @@ class ChatTemplateTokenizer(_TemplateTokenizer):
             end = _common_prefix(so_far, text)
             # Where a model takes over, the prefix must stand; between prompts the template may close a block later.
             if end < begin or (at_turn and end < len(so_far)):
-                raise self._refusal(index, "is written differently by the chat template once others follow it")
+                raise self._refusal(names[index], "is written differently by the chat template once others follow it")
             ends[index] = end
         return sampled_from, ends
 
-    def _text(self, messages: list[dict[str, Any]], tools: list[Any] | None, prompt: bool = False) -> str:
+    def _text(self, messages: list[Chat], tools: list[Any] | None, prompt: bool = False) -> str:
         from jinja2 import TemplateError
 
         try:

@@ -44,7 +44,7 @@ class Tokenizer(Protocol):
     stop_ids: frozenset[int]
     """Tokens with which a model ends its message."""
 
-    def render(self, path: Sequence[Row], tools: list[Any] | None) -> list[Rendered]:
+    def render(self, path: Sequence[Row], tools: list[Any] | None = None) -> list[Rendered]:
         """The tokens each message of a path adds; one after another they are the rendering of the whole path.
 
         ``path``: rows of ``tables.MESSAGES`` from the first message on. ``tools``: definitions of the tools
