@@ -11,6 +11,7 @@ import sys
 import typer
 
 from coral_pipeline.cli.credit import credit
+from coral_pipeline.cli.explore import explore
 from coral_pipeline.cli.export import export
 from coral_pipeline.cli.import_run import import_run
 from coral_pipeline.cli.rank import rank
@@ -34,6 +35,7 @@ def _root() -> None:
 
 
 app.command()(credit)
+app.command()(explore)
 app.command()(export)
 app.command()(import_run)
 app.command()(rank)

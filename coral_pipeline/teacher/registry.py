@@ -1,0 +1,65 @@
+"""The Teachers by name. Each is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coral_pipeline.errors import BadInput
+from coral_pipeline.settings import Direction, EmbeddedSettings, SimulationSettings
+from coral_pipeline.teacher.protocol import Teacher
+
+
+@dataclass(frozen=True)
+class TeacherRequest:
+    """What a Teacher may need to know to explore from one root."""
+
+    root_dir: Path
+    root_score: float
+    """Raw score of the root."""
+    direction: Direction
+    task_dir: Path | None
+    """Folder with the task's ``task.yaml`` and perhaps ``grader/``; None: not found."""
+    workdir: Path
+    """Where the Teacher keeps its states; not yet there, and perhaps in use by another process until the first fork."""
+    seed: int = 0
+    script: Path | None = None
+    """Script of the scripted teacher."""
+    simulation: SimulationSettings = field(default_factory=SimulationSettings)
+    embedded: EmbeddedSettings = field(default_factory=EmbeddedSettings)
+
+
+def open_teacher(name: str, request: TeacherRequest) -> Teacher:
+    """The Teacher of this name. Raises ``BadInput`` where it cannot work with the root."""
+    if name not in TEACHERS:
+        raise BadInput(f"teacher {name!r}", "is not known", f"choose one of {', '.join(TEACHERS)}")
+    return TEACHERS[name](request)
+
+
+def _scripted(request: TeacherRequest) -> Teacher:
+    from coral_pipeline.teacher.scripted import ScriptedTeacher
+
+    if request.script is None:
+        raise BadInput("teacher scripted", "has no script", "give one with --script FILE")
+    return ScriptedTeacher(request.script)
+
+
+def _simulated(request: TeacherRequest) -> Teacher:
+    from coral_pipeline.teacher.simulated import SimulatedTeacher
+
+    return SimulatedTeacher(request.simulation, request.root_score, request.direction, request.seed)
+
+
+def _embedded(request: TeacherRequest) -> Teacher:
+    from coral_pipeline.teacher.embedded import EmbeddedTeacher
+
+    return EmbeddedTeacher.open(request.root_dir, request.task_dir, request.workdir, request.seed, request.embedded)
+
+
+TEACHERS: dict[str, Callable[[TeacherRequest], Teacher]] = {
+    "embedded": _embedded,
+    "scripted": _scripted,
+    "simulated": _simulated,
+}
+"""The factories; a Teacher of one's own joins by being put in here."""
