@@ -28,6 +28,7 @@ def foreign_run(coral_run_tour: Path, tmp_path_factory: pytest.TempPathFactory) 
             os.chown(path, 12345, 12345)
     yield coral_run
     for path in [coral_run, *coral_run.rglob("*")]:
+        os.chown(path, os.geteuid(), os.getegid())
         path.chmod(path.stat().st_mode | 0o700)  # for pytest to remove it
 
 
