@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -140,5 +141,5 @@ def _nudged(text: str, value: int | float, change: float) -> str:
     plain = _PLAIN_FLOAT.match(text)
     if plain is None:
         return repr(value + change)
-    needed = 1 - math.floor(math.log10(abs(change)))
+    needed = -int(Decimal(f"{change:.2g}").as_tuple().exponent)
     return f"{value + change:.{max(len(plain.group(1)), needed, 1)}f}"
