@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from coral_pipeline.report.score_curve import DRAWABLE
 from coral_pipeline.report.svg import svg_text
 from coral_pipeline.settings import Direction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
+Style = dict[str, Any]
+"""Keywords of a Matplotlib call."""
 
 LEAF_MARKERS = {"token_limit": "D", "depth_limit": "s", "exhausted": "^", "open": "h"}
 """Marker by ``leaf_kind``; inner nodes are circles."""
-EDGE_STYLES: dict[str, dict[str, Any]] = {
+EDGE_STYLES: dict[str, Style] = {
     "passed": {"color": "#8a8f98", "linewidth": 1.4, "linestyle": "-"},
     "kept": {"color": "#d9822b", "linewidth": 1.6, "linestyle": (0, (4, 2))},
     "failed": {"color": "#c23030", "linewidth": 1.2, "linestyle": (0, (1, 1.5))},
@@ -38,30 +42,20 @@ def tree_svg(
     ``nodes`` and ``edges`` as in ``tables.NODES`` and ``tables.EDGES``. ``selected`` maps the rank of a
     selected path (1 is the best) to its node ids, root first; these paths are underlaid in green.
     """
-    from matplotlib.figure import Figure
-
-    rows = {row["node_id"]: row for row in nodes.to_pylist()}
+    rows = _rows(nodes)
     failed = Counter(edge["parent_id"] for edge in edges.to_pylist() if edge["child_id"] is None)
     places, crosses = _places(rows, failed)
-    right, bottom = max(x for x, _ in [*places.values(), *crosses]), min(y for _, y in [*places.values(), *crosses])
-    figure = Figure(figsize=(max(6.0, 0.6 * right + 2.2), 2.8 - 1.25 * bottom), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = _canvas([*places.values(), *crosses])
     for rank, path in sorted((selected or {}).items()):
         axes.plot(*zip(*(places[n] for n in path), strict=True), **EDGE_STYLES["selected"], alpha=0.5, zorder=1)
-        x, y = places[path[-1]]
-        axes.annotate(
-            f"#{rank}", (x, y), (0, -30), "data", "offset points", ha="center", color="#0a6640", weight="bold"
-        )
+        below: Style = {"xytext": (0, -30), "textcoords": "offset points", "ha": "center", "color": "#0a6640"}
+        axes.annotate(f"#{rank}", places[path[-1]], weight="bold", **below)
     _draw_edges(axes, rows, places, crosses)
     colours = _draw_nodes(axes, rows, places, direction)
-    _legend(axes, bool(selected))
-    figure.colorbar(colours, ax=axes, label=f"score ({direction})", shrink=0.7, pad=0.01)
-    axes.set_yticks(range(0, int(bottom) - 1, -1))
-    axes.set_yticklabels([f"depth {-int(y)}" for y in axes.get_yticks()])
-    axes.set_xticks([])
-    axes.margins(x=0.04, y=0.16)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    _legend(figure, bool(selected))
+    scale = figure.colorbar(colours, ax=axes, label=f"score ({direction})", shrink=0.7, pad=0.01, fraction=0.03)
+    if direction == "minimize":
+        scale.ax.invert_yaxis()
     return svg_text(figure)
 
 
@@ -69,7 +63,7 @@ def score_by_depth_svg(nodes: pa.Table, direction: Direction) -> str:
     """Raw score of every scored node against its depth, edges as lines, the best score so far per depth as steps."""
     from matplotlib.figure import Figure
 
-    rows = {row["node_id"]: row for row in nodes.to_pylist()}
+    rows = _rows(nodes)
     figure = Figure(figsize=(6.5, 3.6), layout="constrained")
     axes = figure.add_subplot()
     scored = [row for row in rows.values() if row["score"] is not None]
@@ -87,6 +81,15 @@ def score_by_depth_svg(nodes: pa.Table, direction: Direction) -> str:
     axes.set(xlabel="depth (logical edges)", ylabel=f"score ({direction})")
     axes.legend(frameon=False)
     return svg_text(figure)
+
+
+def _rows(nodes: pa.Table) -> dict[int, Row]:
+    """The nodes by id, with scores that can be drawn."""
+    rows = {row["node_id"]: row for row in nodes.to_pylist()}
+    for row in rows.values():
+        if row["score"] is not None:
+            row["score"] = max(-DRAWABLE, min(DRAWABLE, row["score"]))
+    return rows
 
 
 def _places(rows: Mapping[int, Row], failed: Mapping[int, int]) -> tuple[dict[int, Place], dict[Place, int]]:
@@ -115,14 +118,34 @@ def _places(rows: Mapping[int, Row], failed: Mapping[int, int]) -> tuple[dict[in
     return places, crosses
 
 
+def _canvas(marks: Sequence[Place]) -> tuple[Figure, Axes]:
+    """Room for the marks, one row per depth. Laid out by hand: letting Matplotlib do it takes twice as long."""
+    from matplotlib.figure import Figure
+
+    right, bottom = max(x for x, _ in marks), min(y for _, y in marks)
+    width, height = max(8.0, 0.58 * right + 3.3), 2.4 - 1.25 * bottom
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((0.75 / width, 0.1 / height, 1 - 1.6 / width, 1 - 0.8 / height))
+    axes.set(xlim=(-0.7, right + 0.7), ylim=(bottom - 0.5, 0.3), xticks=[])
+    depths = range(1 - int(bottom))
+    axes.set_yticks([-depth for depth in depths], [f"depth {depth}" for depth in depths])
+    axes.spines[:].set_visible(False)
+    return figure, axes
+
+
 def _draw_edges(axes: Axes, rows: Mapping[int, Row], places: Mapping[int, Place], crosses: Mapping[Place, int]) -> None:
+    from matplotlib.collections import LineCollection
+
+    lines: dict[str, list[tuple[Place, Place]]] = {"passed": [], "kept": [], "failed": []}
     for row in rows.values():
         if row["parent_id"] is not None:
-            ends = zip(places[row["parent_id"]], places[row["node_id"]], strict=True)
-            axes.plot(*ends, **EDGE_STYLES["kept" if row["kept_by"] else "passed"], zorder=2)
-    for cross, parent in crosses.items():
-        axes.plot(*zip(places[parent], cross, strict=True), **EDGE_STYLES["failed"], zorder=2)
-        axes.plot(*cross, marker="x", color=EDGE_STYLES["failed"]["color"], ms=8, mew=2, zorder=3)
+            lines["kept" if row["kept_by"] else "passed"].append((places[row["parent_id"]], places[row["node_id"]]))
+    lines["failed"] = [(places[parent], cross) for cross, parent in crosses.items()]
+    for style, segments in lines.items():
+        axes.add_collection(LineCollection(segments, **EDGE_STYLES[style], zorder=2))
+    if crosses:
+        x, y = zip(*crosses, strict=True)
+        axes.scatter(x, y, marker="x", color=EDGE_STYLES["failed"]["color"], s=60, zorder=3)
 
 
 def _draw_nodes(
@@ -134,21 +157,25 @@ def _draw_nodes(
 
     scores = [row["score"] for row in rows.values() if row["score"] is not None]
     colours = ScalarMappable(Normalize(min(scores), max(scores)), "viridis" if direction == "maximize" else "viridis_r")
-    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
+    label: Style = {"ha": "center", "va": "center", "size": 7, "zorder": 5}
+    behind: Style = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
+    faces: dict[int, Any] = {
+        n: "white" if row["score"] is None else colours.to_rgba(row["score"]) for n, row in rows.items()
+    }
+    for marker in ("o", *LEAF_MARKERS.values()):
+        alike = [n for n, row in rows.items() if LEAF_MARKERS.get(row["leaf_kind"], "o") == marker]
+        rims = [EDGE_STYLES["kept"]["color"] if rows[n]["kept_by"] else "#30363d" for n in alike]
+        x, y = ([places[n][axis] for n in alike] for axis in (0, 1))
+        axes.scatter(x, y, s=210, marker=marker, facecolors=[faces[n] for n in alike], edgecolors=rims, zorder=4)
     for node, row in rows.items():
-        x, y = places[node]
-        face = "white" if row["score"] is None else colours.to_rgba(row["score"])
-        marker = LEAF_MARKERS.get(row["leaf_kind"], "o")
-        edge = EDGE_STYLES["kept"]["color"] if row["kept_by"] else "#30363d"
-        axes.plot(x, y, marker=marker, ms=15, mfc=face, mec=edge, mew=1.2, ls="none", zorder=4)
-        dark = row["score"] is not None and sum(face[:3]) < 1.3
-        axes.annotate(str(node), (x, y), ha="center", va="center", size=7, color="white" if dark else "black", zorder=5)
+        dark = row["score"] is not None and sum(faces[node][:3]) < 1.3
+        axes.text(*places[node], str(node), color="white" if dark else "black", **label)
         text = "no score" if row["score"] is None else f"{row['score']:.4g}"
-        axes.annotate(text, (x, y), (0, -17), "data", "offset points", ha="center", size=7, zorder=5, bbox=behind)
+        axes.annotate(text, places[node], (0, -14), textcoords="offset points", bbox=behind, **label)
     return colours
 
 
-def _legend(axes: Axes, with_selected: bool) -> None:
+def _legend(figure: Figure, with_selected: bool) -> None:
     from matplotlib.lines import Line2D
 
     lines = {"passed": "passed", "kept": "failed, but kept", "failed": "failed"}
@@ -160,4 +187,4 @@ def _legend(axes: Axes, with_selected: bool) -> None:
         Line2D([], [], marker=marker, ls="none", mfc="white", mec="#30363d", ms=8, label=label)
         for label, marker in markers.items()
     ]
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="upper center", ncols=3, frameon=False, fontsize=8)
