@@ -7,7 +7,7 @@ Failed edges made no node and are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,7 +81,12 @@ class ExploredTree:
             raise BadInput(path, "does not name its root", REMAKE)
         if info.get("direction") not in get_args(Direction):
             raise BadInput(path, f"direction is {info.get('direction')!r}, expected maximize or minimize", REMAKE)
-        return _assemble(folder, info, tables.NODES.read(folder), tables.EDGES.read(folder))
+        return ExploredTree.of_tables(folder, info, tables.NODES.read(folder), tables.EDGES.read(folder))
+
+    @staticmethod
+    def of_tables(folder: Path, info: Mapping[str, Any], nodes: pa.Table, edges: pa.Table) -> ExploredTree:
+        """The tree of two tables and its description (``root``, ``direction``); ``folder`` is where they are from."""
+        return _assemble(folder, info, nodes, edges)
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -168,7 +173,7 @@ class _Columns:
         return np.asarray(self.table.column(name).to_numpy(), dtype=np.float64)
 
 
-def _assemble(folder: Path, info: dict[str, Any], node_table: pa.Table, edge_table: pa.Table) -> ExploredTree:
+def _assemble(folder: Path, info: Mapping[str, Any], node_table: pa.Table, edge_table: pa.Table) -> ExploredTree:
     order = pa.array(np.lexsort((node_table.column("node_id"), node_table.column("depth"))))
     nodes = _Columns(folder / tables.NODES.file_name, node_table.take(order))
     edges = _Columns(folder / tables.EDGES.file_name, edge_table.filter(edge_table.column("child_id").is_valid()))

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from coral_pipeline import tables
+from coral_pipeline.explored import ExploredTree
 from coral_pipeline.settings import Direction, orient
+
+ROOT = "eval-000003-agent-1-0123456789ab"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def write_tree(
     *,
     failed: Sequence[Failed] = (),
     direction: Direction = "maximize",
-    root: str = "eval-000003-agent-1-0123456789ab",
+    root: str = ROOT,
     student_run: str = "run-a",
     edge_ids: Mapping[int, int] | None = None,
     shuffle: random.Random | None = None,
@@ -57,23 +60,14 @@ def write_tree(
     Edge ids are node ids less one unless ``edge_ids`` (by child node id) says otherwise. ``shuffle``
     puts the rows of every table in random order.
     """
-    node_rows = _node_rows(nodes, failed, direction)
-    edge_of = {child: child - 1 for child in range(1, len(nodes))} | dict(edge_ids or {})
-    edge_rows = [
-        _edge_row(edge_of[i], i, n, node_rows[i]["depth"]) for i, n in enumerate(nodes) if n.parent is not None
-    ]
-    first_failed = max(edge_of.values(), default=-1) + 1
-    edge_rows += [
-        _failed_row(first_failed + k, f, node_rows[f.parent]["depth"] + 1, len(nodes) + k) for k, f in enumerate(failed)
-    ]
-    turn_rows = [_turn_row(edge["edge_id"], turn) for edge in edge_rows for turn in (1, 2)]
-    message_rows = _message_rows(nodes, edge_of)
+    node_rows, edge_rows = _tree_rows(nodes, failed, direction, edge_ids)
+    edge_of = {row["child_id"]: row["edge_id"] for row in edge_rows}
     for table, rows in (
         (tables.NODES, node_rows),
         (tables.EDGES, edge_rows),
-        (tables.TURNS, turn_rows),
+        (tables.TURNS, [_turn_row(edge["edge_id"], turn) for edge in edge_rows for turn in (1, 2)]),
         (tables.ROUNDS, []),
-        (tables.MESSAGES, message_rows),
+        (tables.MESSAGES, _message_rows(nodes, edge_of)),
     ):
         if shuffle is not None:
             shuffle.shuffle(rows)
@@ -81,6 +75,38 @@ def write_tree(
     info = {"root": root, "student_run": student_run, "direction": direction, "stop_reason": "exhausted"}
     (folder / "tree.json").write_text(json.dumps(info))
     return folder
+
+
+def explored(
+    nodes: Sequence[N],
+    *,
+    direction: Direction = "maximize",
+    edge_ids: Mapping[int, int] | None = None,
+    shuffle: random.Random | None = None,
+) -> ExploredTree:
+    """The same tree as the stages after the search read it, without a folder."""
+    node_rows, edge_rows = _tree_rows(nodes, (), direction, edge_ids)
+    if shuffle is not None:
+        shuffle.shuffle(node_rows)
+        shuffle.shuffle(edge_rows)
+    info = {"root": ROOT, "direction": direction}
+    return ExploredTree.of_tables(Path("in-memory"), info, tables.NODES.build(node_rows), tables.EDGES.build(edge_rows))
+
+
+def _tree_rows(
+    nodes: Sequence[N], failed: Sequence[Failed], direction: Direction, edge_ids: Mapping[int, int] | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of nodes and edges."""
+    node_rows = _node_rows(nodes, failed, direction)
+    edge_of = {child: child - 1 for child in range(1, len(nodes))} | dict(edge_ids or {})
+    edge_rows = [
+        _edge_row(edge_of[i], i, n, node_rows[i]["depth"]) for i, n in enumerate(nodes) if n.parent is not None
+    ]
+    first_failed = max(edge_of.values(), default=-1) + 1
+    for k, failure in enumerate(failed):
+        depth = node_rows[failure.parent]["depth"] + 1
+        edge_rows.append(_failed_row(first_failed + k, failure, depth, len(nodes) + k))
+    return node_rows, edge_rows
 
 
 def _node_rows(nodes: Sequence[N], failed: Sequence[Failed], direction: Direction) -> list[dict[str, Any]]:

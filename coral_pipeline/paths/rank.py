@@ -22,7 +22,11 @@ def rank_paths(tree_dir: Path, settings: PathSettings) -> pa.Table:
     Candidates come first, by rank; then the paths that are out, by leaf id. Raises ``BadInput`` where the
     tree is not finished or not whole.
     """
-    tree = ExploredTree.read(tree_dir)
+    return rank_tree(ExploredTree.read(tree_dir), settings)
+
+
+def rank_tree(tree: ExploredTree, settings: PathSettings) -> pa.Table:
+    """``rank_paths`` of a tree that has been read."""
     paths = [_path(tree, int(leaf)) for leaf in (tree.children == 0).nonzero()[0]]
     candidates = [path for path in paths if path.excluded_reason is None]
     excluded = sorted((path for path in paths if path.excluded_reason is not None), key=lambda path: path.leaf_id)
