@@ -16,10 +16,14 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from coral_pipeline.cli import app
 from coral_pipeline.search.records import decode
 from coral_pipeline.teacher.protocol import EdgeRequest, Turn
+from coral_pipeline.teacher.registry import TEACHERS
 from coral_pipeline_tests.search.growing import AnswerTeacher
+from coral_pipeline_tests.search.killable import StubbornTeacher
 from coral_pipeline_tests.search.on_disk import contents, explore, journal, talkative
 
 KILLS = 50
@@ -83,21 +87,20 @@ class Nursery:
         return int(self._process.stdout.readline())
 
 
-def command(root: Path, out: Path, *more: str) -> list[str]:
-    module = "coral_pipeline_tests.search.killable"
-    return [sys.executable, "-m", module, "explore", str(root), "--out", str(out), "--teacher", "stubborn", *more]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_ends_every_process_and_leaves_a_tree_to_resume(tmp_path: Path, number: int, code: int) -> None:
-    root = tmp_path / "eval-000001-agent-1-0123456789ab"
+def test_a_signal_ends_every_process_and_leaves_a_tree_to_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    root, out, pids = tmp_path / "eval-000001-agent-1-0123456789ab", tmp_path / "tree", tmp_path / "pids"
     root.mkdir()
     (root / "metadata.json").write_text(json.dumps({"commit_hash": "0123456789abcdef", "score": 1.0}))
-    pids = tmp_path / "pids"
-    out = tmp_path / "tree"
+    arguments = ["explore", str(root), "--teacher", "stubborn", "--out"]
     process = subprocess.Popen(
-        command(root, out), env=os.environ | {"STUBBORN": str(pids)}, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "coral_pipeline_tests.search.killable", *arguments, str(out)],
+        env=os.environ | {"STUBBORN": str(pids)},
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not pids.exists() or len(pids.read_text().split()) < 6:  # round 2: six edges are in flight
         assert process.poll() is None
@@ -108,10 +111,11 @@ def test_a_signal_ends_every_process_and_leaves_a_tree_to_resume(tmp_path: Path,
     assert "--resume" in stderr and "Traceback" not in stderr
     assert not any(map(psutil.pid_exists, map(int, pids.read_text().split())))
 
-    refused = subprocess.run(command(root, out), capture_output=True, text=True)
-    assert (refused.returncode, "--resume" in refused.stderr) == (1, True)
-    for folder, more in ((out, ["--resume"]), (tmp_path / "whole", [])):
-        subprocess.run(command(root, folder, *more), check=True, capture_output=True)
+    monkeypatch.setitem(TEACHERS, "stubborn", lambda request: StubbornTeacher(talkative))
+    run = CliRunner()
+    assert "--resume" in str(run.invoke(app, [*arguments, str(out)]).exception), "not without being told to"
+    assert run.invoke(app, [*arguments, str(out), "--resume"]).exit_code == 0
+    assert run.invoke(app, [*arguments, str(tmp_path / "whole")]).exit_code == 0
     assert contents(out) == contents(tmp_path / "whole")
 
 
