@@ -3,6 +3,8 @@
 Every chat message has ``role``, ``content`` (a string) and ``weight``; assistants may have
 ``reasoning_content`` and ``tool_calls`` (arguments as objects) and those the Teacher sampled have
 ``sampled: true``; tool results have ``tool_call_id`` and ``name``. No message has a key without a value.
+Since no two kinds have the same keys, ``datasets`` reads messages as JSON objects from its first batch on,
+and never settles on columns that later messages do not fit.
 """
 
 from __future__ import annotations
