@@ -424,6 +424,7 @@ class PipelineSettings(Settings):
     retry: RetrySettings = RetrySettings()
     teacher: TeacherSettings = TeacherSettings()
     simulation: SimulationSettings = SimulationSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
     paths: PathSettings = PathSettings()
     credit: CreditSettings = CreditSettings()
     trees_at_once: int = Field(default=1, ge=1)

@@ -42,12 +42,12 @@ def explore(
     Example: `coral-pipeline explore data/output/tour/selected_roots/eval-000007-agent-1-0123456789ab
     --out data/output/tree`
     """
-    from coral_pipeline.cli.settings_file import read_settings
     from coral_pipeline.cli.signals import stop_on_signals
     from coral_pipeline.cli.tree_view import TreeView
     from coral_pipeline.errors import BadInput
     from coral_pipeline.search.explore import WORK_FOLDER, explore_root
     from coral_pipeline.search.root_folder import read_root
+    from coral_pipeline.settings_file import read_settings
     from coral_pipeline.teacher.protocol import Stopped
     from coral_pipeline.teacher.registry import TEACHERS, TeacherRequest, open_teacher
 

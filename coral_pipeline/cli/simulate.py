@@ -45,8 +45,8 @@ def simulate(
     a file `{simulation: {median_seconds: 600}}` given with `--settings`.
     """
     from coral_pipeline.cli.console import stdout, track
-    from coral_pipeline.cli.settings_file import read_settings
     from coral_pipeline.search.forecast import forecast_widths
+    from coral_pipeline.settings_file import read_settings
 
     chosen = read_settings(settings)
     widths = sorted(set(width or DEFAULT_WIDTHS))

@@ -14,10 +14,11 @@ from coral_pipeline.defs.io_manager import ParquetTables
 from coral_pipeline.defs.metadata import column_schemas
 from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.defs.root import advantage_batches, explored_trees, finished_roots, ranked_paths
-from coral_pipeline.defs.settings import load_settings, settings_resource
+from coral_pipeline.defs.settings import settings_resource
 from coral_pipeline.defs.student_run import filtered_snapshots, root_folders, selected_roots, stage_labels
 from coral_pipeline.defs.versions import code_version
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.settings_file import read_settings
 
 OUTPUT, STUDENT_RUNS, SETTINGS = "CORAL_PIPELINE_OUTPUT", "CORAL_PIPELINE_STUDENT_RUNS", "CORAL_PIPELINE_SETTINGS"
 """Environment variables of a deployment: two folders and a YAML file."""
@@ -40,7 +41,7 @@ def definitions_from(environment: Mapping[str, str]) -> dg.Definitions:
     """The definitions of a deployment, by its environment variables."""
     output = Path(environment.get(OUTPUT) or "data/output")
     file = Path(environment.get(SETTINGS) or output / SETTINGS_FILE)
-    settings = load_settings(file) if SETTINGS in environment or file.exists() else PipelineSettings()
+    settings = read_settings(file if environment.get(SETTINGS) or file.exists() else None)
     return build_definitions(output, Path(environment.get(STUDENT_RUNS) or "data/student_runs"), settings)
 
 

@@ -48,6 +48,7 @@ class Plot:
             seed=settings.teacher.seed,
             script=settings.teacher.script,
             simulation=settings.simulation,
+            embedded=settings.embedded,
         )
         return cls(root, root_version(root), open_teacher(settings.teacher.name, request), out, settings)
 

@@ -12,23 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import yaml
-from pydantic import ValidationError
 
-from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import PipelineSettings, Settings
-
-
-def load_settings(path: Path) -> PipelineSettings:
-    """The settings in a YAML file of sections (``search: {max_depth: 3}``); what it leaves out keeps its default.
-
-    Raises ``BadInput`` naming the file and the field.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise BadInput(path, f"cannot be read as YAML ({' '.join(str(error).split())})", "mend the file") from error
-    return _validated(path, content or {})
+from coral_pipeline.settings_file import checked_settings
 
 
 def settings_resource(defaults: PipelineSettings) -> dg.ResourceDefinition:
@@ -36,20 +22,9 @@ def settings_resource(defaults: PipelineSettings) -> dg.ResourceDefinition:
 
     @dg.resource(config_schema=_config_fields(defaults), description="Settings of the method, by stage")
     def settings(context: dg.InitResourceContext) -> PipelineSettings:
-        return _validated("the run's resource config settings", context.resource_config)
+        return checked_settings("settings, in the run's resource config", context.resource_config)
 
     return settings
-
-
-def _validated(source: object, content: Any) -> PipelineSettings:
-    try:
-        return PipelineSettings.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "settings"
-        raise BadInput(
-            source, f"{field}: {first['msg']}", "see coral_pipeline/settings.py for what it may be"
-        ) from error
 
 
 def _config_fields(defaults: Settings) -> dict[str, dg.Field]:

@@ -30,7 +30,7 @@ CODE = {
 SETTINGS = {
     "stage_labels": {"selection"},
     "selected_roots": {"selection"},
-    "explored_trees": {"search", "teacher", "simulation"},
+    "explored_trees": {"search", "teacher", "simulation", "embedded"},
     "ranked_paths": {"paths"},
     "advantage_batches": {"credit"},
 }
