@@ -259,8 +259,6 @@ class EmbeddedSettings(Settings):
     """The same far from the best known score."""
     far_gap: float = Field(default=0.4, ge=0, le=1)
     """Far: this share or more of the range of known scores lies between the agent's best and the best known."""
-    mirror_chance: float = Field(default=0.5, ge=0, le=1)
-    """First turn of an edge: chance to take up the session's last failed change in the opposite direction."""
     extend_chance: float = Field(default=0.6, ge=0, le=1)
     """Chance to go on in the direction of a change of numbers that helped."""
     reread_chance: float = Field(default=0.5, ge=0, le=1)

@@ -21,16 +21,14 @@ SESSION = Session(root_commit="r", best_commit="b", best_score=1.0, moment=0)
 NUDGE = Move(kind="nudge", file="a.py", name="X", which=0, places=(0,), changes=(0.5,))
 NUMBERS = targets_in("a.py", "X = [1.0, 2.0, 4.0]")
 ORDER = targets_in("a.py", f"X = {list(range(40))}")
-DIRECT = EmbeddedSettings(mirror_chance=1, extend_chance=1)
+DIRECT = EmbeddedSettings(extend_chance=1)
 
 
-def choices(
-    session: Session, lessons: Lessons, turn: int = 1, settings: EmbeddedSettings = DIRECT, order: bool = False
-) -> list[Choice]:
+def choices(session: Session, lessons: Lessons, follows_up: bool = True, order: bool = False) -> list[Choice]:
     """What the strategy chooses with 200 different random generators."""
     targets = ORDER if order else NUMBERS
     return [
-        Strategy(settings, "maximize", turn, random.Random(seed)).choose(targets, session, lessons)
+        Strategy(DIRECT, "maximize", follows_up, random.Random(seed)).choose(targets, session, lessons)
         for seed in range(200)
     ]
 
@@ -109,11 +107,10 @@ def test_the_other_way_is_not_tried_where_it_is_known_not_to_help() -> None:
         assert NUDGE.mirrored() not in {choice.move for choice in choices(session, Lessons())}
 
 
-def test_the_second_turn_always_mirrors_the_first_only_now_and_then() -> None:
-    never = EmbeddedSettings(mirror_chance=0)
-    session = after(improved=False)
-    assert {choice.move for choice in choices(session, Lessons(), 2, never)} == {NUDGE.mirrored()}
-    assert NUDGE.mirrored() not in {choice.move for choice in choices(session, Lessons(), 1, never)}
+def test_who_may_not_follow_up_tries_something_else() -> None:
+    for session in (after(improved=False), after(improved=True)):
+        chosen = {choice.move for choice in choices(session, Lessons(), follows_up=False)}
+        assert not chosen & {NUDGE, NUDGE.mirrored()}
 
 
 def test_notes_steer_the_kind_of_move() -> None:
@@ -132,7 +129,7 @@ def test_notes_steer_to_the_targets_that_helped() -> None:
     lessons = Lessons()
     lessons.learn_notes("\n".join(["- nudge GOOD at 0 by +1: helped"] * 10 + ["- nudge BAD at 0 by +1: hurt"] * 10))
     names = Counter(
-        Strategy(DIRECT, "maximize", 1, random.Random(seed)).choose(targets, SESSION, lessons).move.name
+        Strategy(DIRECT, "maximize", True, random.Random(seed)).choose(targets, SESSION, lessons).move.name
         for seed in range(200)
     )
     assert names["GOOD"] > 150
@@ -153,7 +150,7 @@ def test_far_from_the_best_known_score_moves_are_bolder() -> None:
 
 
 def test_the_step_grows_with_success_and_shrinks_when_both_directions_failed() -> None:
-    strategy = Strategy(EmbeddedSettings(number_step=0.1), "maximize", 1, random.Random(0))
+    strategy = Strategy(EmbeddedSettings(number_step=0.1), "maximize", True, random.Random(0))
     first, mirror = Choice(NUDGE, False, ""), Choice(NUDGE.mirrored(), True, "")
     failed = strategy.remember(SESSION, first, "c1", 0.5, improved=False)
     assert (failed.step, failed.best_commit, failed.best_score) == (0.1, "b", 1.0)

@@ -121,7 +121,9 @@ class EmbeddedFork:
         shell_env = {**env, "PYTHONPATH": os.pathsep.join(package_folders())}
         tools = Toolbox(code, paths, self._family, shell_env, grounds.settings, evaluate, before.calls)
         rng = random.Random(f"{grounds.seed}/{grounds.root.commit_hash}/{self._edge.name}/{turn}")
-        strategy = Strategy(grounds.settings, grounds.task.config.grader.direction, turn, rng)
+        # Of all forks of a state one takes up where it left off, lest siblings all do the same.
+        follows_up = turn > 1 or self._edge.expansion == 0
+        strategy = Strategy(grounds.settings, grounds.task.config.grader.direction, follows_up, rng)
         agent = Agent(grounds.task, grounds.settings, session, strategy, code, tools, evaluate)
         after = agent.play(at_best=repository.head == session.best_commit)
         context_bytes = before.context_bytes + sum(map(_bytes, tools.messages))

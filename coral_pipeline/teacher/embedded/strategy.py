@@ -50,11 +50,11 @@ def wanted_targets(sources: Mapping[str, str], named: set[str]) -> list[Target]:
 class Strategy:
     """Decides for one turn."""
 
-    def __init__(self, settings: EmbeddedSettings, direction: Direction, turn: int, rng: random.Random) -> None:
-        """``turn`` 1 or 2 of its edge; ``rng`` decides everything that is left to chance."""
+    def __init__(self, settings: EmbeddedSettings, direction: Direction, follows_up: bool, rng: random.Random) -> None:
+        """``follows_up``: may take up the session's last change. ``rng`` decides all that is left to chance."""
         self._settings = settings
         self._direction = direction
-        self._turn = turn
+        self._follows_up = follows_up
         self._rng = rng
 
     def chance(self, probability: float) -> bool:
@@ -63,7 +63,8 @@ class Strategy:
 
     def choose(self, targets: list[Target], session: Session, lessons: Lessons) -> Choice:
         """The change to try on the session's best code, whose targets (one or more) are given."""
-        return self._follow_up(targets, session) or self._draw(targets, session, lessons)
+        followed = self._follow_up(targets, session) if self._follows_up else None
+        return followed or self._draw(targets, session, lessons)
 
     def _follow_up(self, targets: list[Target], session: Session) -> Choice | None:
         """The session's last change of numbers once more: on the same way, or the other way."""
@@ -74,11 +75,9 @@ class Strategy:
             if self.chance(self._settings.extend_chance):
                 return Choice(last.move, settled=True, why="That direction helped, so I go on in it.")
             return None
-        untried = not last.settled and last.base == session.best_commit
-        # In the first turn of an edge others may be trying the same from this very state.
-        if untried and (self._turn == 2 or self.chance(self._settings.mirror_chance)):
-            return Choice(last.move.mirrored(), settled=True, why="The other direction may help.")
-        return None
+        if last.settled or last.base != session.best_commit:
+            return None
+        return Choice(last.move.mirrored(), settled=True, why="The other direction may help.")
 
     def _draw(self, targets: list[Target], session: Session, lessons: Lessons) -> Choice:
         settings = self._settings
