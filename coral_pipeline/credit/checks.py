@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from numbers import Real
 
@@ -10,7 +11,10 @@ def number(value: object) -> float | None:
     """The value as a float where it is a real number (numpy's too, booleans not), finite or not; else None."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def as_list(values: object) -> list[object] | None:

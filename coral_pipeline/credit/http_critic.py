@@ -36,7 +36,13 @@ class HttpCritic(ValueModel):
 
     def __init__(self, settings: HttpCriticSettings) -> None:
         """Raises ``BadInput`` where ``settings.url`` is no HTTP address."""
-        if not settings.url.startswith(("http://", "https://")):
+        import httpx
+
+        try:
+            url = httpx.URL(settings.url)
+        except httpx.InvalidURL:
+            url = httpx.URL()
+        if url.scheme not in ("http", "https") or not url.host:
             raise BadInput(f"value model http, url {settings.url!r}", "is no HTTP address", "give --value-url http://…")
         self.settings = settings
 

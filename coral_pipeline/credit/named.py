@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -14,6 +15,7 @@ from coral_pipeline.settings import CreditSettings
 ESTIMATORS = "coral_pipeline.estimators"
 VALUE_MODELS = "coral_pipeline.value_models"
 """Entry point groups."""
+MODULE_ATTRIBUTE = re.compile(r"[\w.]+:[\w.]+")
 
 
 def estimator_named(name: str, settings: CreditSettings) -> Estimator:
@@ -30,7 +32,7 @@ def value_model_named(name: str, settings: CreditSettings) -> ValueModel:
 
 def _part(group: str, kind: str, name: str, base: type[Estimator | ValueModel], settings: CreditSettings) -> Any:
     """An instance of ``base``: what ``name`` stands for, or, where that is a class, its ``from_settings``."""
-    point = EntryPoint(name, name, group) if ":" in name else _entry_point(group, kind, name)
+    point = EntryPoint(name, name, group) if MODULE_ATTRIBUTE.fullmatch(name) else _entry_point(group, kind, name)
     try:
         found = point.load()
     except (ImportError, AttributeError) as error:

@@ -78,9 +78,7 @@ def _ask(estimator: Estimator, edges: TreeEdges, values: TreeValues) -> Advantag
     try:
         answer = estimator.advantages(edges, values)
     except MissingValue as missing:
-        thing = _thing(estimator, edges, _first_use(edges, missing.node_id))
-        mend = "use a value model that predicts it, or an estimator that does without, such as grpo"
-        raise BadInput(thing, f"node {missing.node_id} has no {missing.kind} value", mend) from missing
+        raise _missing(estimator, edges, values, missing) from missing
     given = answer if isinstance(answer, AdvantageColumns) else as_list(answer)
     if given is None or len(given) != len(edges):
         gave = f"a {type(answer).__name__}" if given is None else f"{len(given)} advantages"
@@ -111,6 +109,18 @@ def _columns(estimator: Estimator, edges: TreeEdges, given: Sequence[object]) ->
                 raise BadInput(_thing(estimator, edges, place), problem, "diagnostics are finite numbers by name")
             diagnostics.setdefault(name, np.full(len(given), np.nan))[place] = found
     return AdvantageColumns(values, diagnostics)
+
+
+def _missing(estimator: Estimator, edges: TreeEdges, values: TreeValues, missing: MissingValue) -> BadInput:
+    """The error for a value the estimator needed; a prediction that is not there may be further down the tree."""
+    thing = _thing(estimator, edges, _first_use(edges, missing.node_id))
+    problem, mend = f"node {missing.node_id} has no {missing.kind} value", "a leaf has no backup: ask with get()"
+    unpredicted = edges.tree.node_id[np.isnan(values.prior.by_position)]
+    if len(unpredicted):
+        mend = "use a value model that predicts it, or an estimator that does without, such as grpo"
+        if missing.kind != "prior":
+            problem += f" (no prior at node {unpredicted[0]})"
+    return BadInput(thing, problem, mend)
 
 
 def _first_use(edges: TreeEdges, node_id: int) -> int:

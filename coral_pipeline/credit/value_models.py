@@ -71,7 +71,7 @@ def priors(tree: ExploredTree, model: ValueModel) -> FloatArray:
         raise BadInput(
             who, f"gave {gave} for {len(positions)} checkpoints", "it must give one per checkpoint, in order"
         )
-    if not isinstance(predictions, np.ndarray) or predictions.dtype != np.float64:
+    if not isinstance(predictions, np.ndarray) or predictions.dtype != np.float64 or predictions.ndim != 1:
         predictions = np.array([_prediction(value) for value in predictions])
     wrong = np.flatnonzero(np.isinf(predictions))
     if len(wrong):
