@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -152,7 +153,11 @@ class ModelEndpoint:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out ``work`` in the endpoint's thread and return what it gives."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self.begin(work).result()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin ``work`` in the endpoint's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @contextlib.contextmanager
     def line(self, listener: socket.socket, tree: str, date: str) -> Iterator[Line]:

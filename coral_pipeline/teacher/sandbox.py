@@ -18,10 +18,11 @@ from typing import Literal
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import SandboxSettings
 from coral_pipeline.teacher.forks import View
+from coral_pipeline.teacher.processes import MARKER_VARIABLE
 
 HOME = "/tmp/home"
 PROGRAMS = Path("/opt/teacher/bin")
-"""Programs brought along: found first on the agent's path."""
+"""Programs brought along for the agent."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     "alternatives",
@@ -83,7 +84,8 @@ class Sandbox:
         return [
             *view.enter,
             *("bwrap", "--unshare-all", *network, "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-            *("--hostname", "teacher"),
+            # Every fork looks the same from inside.
+            *("--hostname", "teacher", "--unsetenv", MARKER_VARIABLE),
             *self._machine(),
             *binds,
             *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(cwd), "--"),
@@ -91,11 +93,10 @@ class Sandbox:
         ]
 
     def search_path(self) -> str:
-        """``PATH`` inside: programs brought along, the Python this runs on, the settings' folders, the system's."""
-        own = [str(PROGRAMS)] if self.isolated else []
+        """``PATH`` inside: the settings' folders, the Python this runs on, the system's."""
         added = [str(folder) for folder in self.settings.search_path]
         system = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-        return ":".join([*own, *added, str(Path(sys.prefix) / "bin"), *system])
+        return ":".join([*added, str(Path(sys.prefix) / "bin"), *system])
 
     def require(self, hidden: Iterable[Path]) -> None:
         """Raise ``BadInput`` where bubblewrap cannot be used, or where ``hidden`` folders would be seen."""

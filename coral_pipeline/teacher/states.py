@@ -42,10 +42,10 @@ class State(BaseModel):
     """OpenCode session; None: none yet."""
     last_message: str | None = None
     """Id of the session's last message; the next turn is what comes after it."""
+    best_score: float | None = None
+    """Best raw score of the agent so far, evals on the way here included; None: none."""
     commit_hash: str | None = None
     """Commit of the last graded eval; None: none since the root."""
-    prompt_tokens: int = 0
-    """Context tokens of the session."""
     bytes: int = 0
     """Disk space its own layer takes."""
     released: bool = False

@@ -16,7 +16,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import SandboxSettings
 from coral_pipeline.teacher.forks import View
 from coral_pipeline.teacher.inside import entry
-from coral_pipeline.teacher.sandbox import Mount, Sandbox, environment
+from coral_pipeline.teacher.sandbox import PROGRAMS, Mount, Sandbox, environment
 
 ENTRY = Path(entry.__file__)
 
@@ -86,7 +86,8 @@ def test_programs_may_be_brought_along(fork: View, tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho brought\n")
     tool.chmod(0o755)
-    assert run_in(fork, "thetool", None, Mount(tool, Path("/opt/teacher/bin/thetool"))) == (0, "brought\n")
+    brought = Mount(tool, PROGRAMS / "thetool")
+    assert run_in(fork, f"{PROGRAMS}/thetool", None, brought) == (0, "brought\n")
 
 
 def test_a_folder_that_must_stay_hidden_is_found_in_what_is_shown(tmp_path: Path) -> None:

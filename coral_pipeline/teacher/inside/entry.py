@@ -29,6 +29,8 @@ async def main(request: dict[str, object]) -> int:
     code = await process.wait()
     for server in servers:
         server.close()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
     return code if code >= 0 else 128 - code
 
 
