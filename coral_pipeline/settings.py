@@ -96,8 +96,8 @@ class SearchSettings(Settings):
     root_children: int = Field(default=3, ge=1)
     """Directions taken from the root, all in round 1."""
     max_children_per_non_root_node: int = Field(default=2, ge=1)
-    max_depth: int = Field(default=4, ge=1)
-    """Logical edges on the longest path; each is two Rollout Turns."""
+    max_depth: int = Field(default=4, ge=1, le=50)
+    """Logical edges on the longest path; each is two Rollout Turns. Edges are named, in files too, by their paths."""
     hard_token_limit: int = Field(default=100_000, ge=1)
     """Context tokens at or over which a node is a normal leaf."""
     target_good_leaf_count: int = Field(default=12, ge=1)
@@ -361,6 +361,8 @@ class OpenCodeSettings(Settings):
     """Base address of the OpenAI-compatible API, such as ``http://gpu1:30000/v1``."""
     model: str = ""
     """Name of the model, as the endpoint lists it."""
+    api_key_variable: str = "CORAL_PIPELINE_API_KEY"
+    """Environment variable that holds the endpoint's key, where it wants one. The key itself is never written down."""
     opencode_command: str = "opencode"
     """OpenCode's program: a name on the PATH or a path."""
     coral: Literal["auto", "installed", "built-in"] = "auto"
@@ -401,6 +403,10 @@ class OpenCodeSettings(Settings):
     """Disk space a turn may add; one that adds more is ended."""
     min_free_bytes: int = Field(default=2 << 30, ge=0)
     """Free disk space without which no turn is begun."""
+    agent_bytes: int = Field(default=620_000_000, ge=1)
+    """Memory an agent takes, for ``--width auto``."""
+    agents_per_cpu: int = Field(default=4, ge=1)
+    """Agents that one CPU keeps up with, for ``--width auto``: they mostly wait for the model."""
 
 
 class TeacherSettings(Settings):
@@ -423,6 +429,7 @@ class PipelineSettings(Settings):
     teacher: TeacherSettings = TeacherSettings()
     simulation: SimulationSettings = SimulationSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+    opencode: OpenCodeSettings = OpenCodeSettings()
     paths: PathSettings = PathSettings()
     credit: CreditSettings = CreditSettings()
     trees_at_once: int = Field(default=1, ge=1)

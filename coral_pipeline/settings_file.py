@@ -41,6 +41,12 @@ def checked_settings(source: object, given: Any) -> PipelineSettings:
         raise BadInput(source, "; ".join(problems), _MEND) from error
 
 
+def with_opencode(settings: PipelineSettings, endpoint: str | None, model: str | None) -> PipelineSettings:
+    """The settings with the opencode teacher's endpoint and model, where they are given, in place of theirs."""
+    given = {name: value for name, value in (("endpoint", endpoint), ("model", model)) if value is not None}
+    return settings.model_copy(update={"opencode": settings.opencode.model_copy(update=given)})
+
+
 def write_settings(settings: PipelineSettings, path: Path) -> None:
     """Write every setting, defaults too."""
     with text_file(path) as file:

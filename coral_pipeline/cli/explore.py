@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,21 +11,28 @@ import typer
 
 if TYPE_CHECKING:
     from coral_pipeline.search.explore import TreeSummary
-    from coral_pipeline.settings import Direction
+    from coral_pipeline.settings import Direction, PipelineSettings
 
 
 def explore(
     root_dir: Annotated[Path, typer.Argument(help="Root folder: a snapshot as `select` copied it.")],
     out: Annotated[Path, typer.Option(help="Folder to write into; made if need be.")],
-    teacher: Annotated[str, typer.Option(help="Who explores: embedded, simulated or scripted.")] = "embedded",
+    teacher: Annotated[str, typer.Option(help="Who explores: embedded, opencode, simulated or scripted.")] = "embedded",
     script: Annotated[Path | None, typer.Option(help="Answers of the scripted teacher, JSON Lines.")] = None,
     direction: Annotated[
         str | None, typer.Option(help="maximize or minimize.", show_default="the task's, by task.yaml near ROOT_DIR")
     ] = None,
-    width: Annotated[int | None, typer.Option(min=1, show_default="8", help="Expansions of one round.")] = None,
+    width: Annotated[
+        str | None,
+        typer.Option(show_default="8", help="Expansions of one round; `auto`: what model server and machine can take."),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Model endpoint of the opencode teacher, such as http://gpu1:30000/v1.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model of the opencode teacher, as the endpoint lists it.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the embedded and the simulated teacher.")] = 0,
     settings: Annotated[
-        Path | None, typer.Option(help="YAML or JSON file with sections search, retry, simulation, embedded.")
+        Path | None, typer.Option(help="YAML or JSON file with sections search, retry, simulation, embedded, opencode.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a tree that was interrupted.")] = False,
 ) -> None:
@@ -39,6 +47,9 @@ def explore(
 
     Other settings come from a file, for example `{search: {max_depth: 3, max_logical_edges: 20}}`.
 
+    The opencode teacher runs OpenCode agents in sandboxes against an OpenAI-compatible endpoint (SGLang); its key,
+    where it wants one, is read from the variable CORAL_PIPELINE_API_KEY. `coral-pipeline doctor` tells what is missing.
+
     Example: `coral-pipeline explore data/output/tour/selected_roots/eval-000007-agent-1-0123456789ab
     --out data/output/tree`
     """
@@ -47,14 +58,16 @@ def explore(
     from coral_pipeline.errors import BadInput
     from coral_pipeline.search.explore import WORK_FOLDER, explore_root
     from coral_pipeline.search.root_folder import read_root
-    from coral_pipeline.settings_file import read_settings
+    from coral_pipeline.settings_file import read_settings, with_opencode
     from coral_pipeline.teacher.protocol import Stopped
     from coral_pipeline.teacher.registry import TEACHERS, TeacherRequest, open_teacher
 
     _require_choice("--teacher", teacher, TEACHERS)
     if teacher == "scripted" and script is None:
         raise typer.BadParameter("the scripted teacher needs --script FILE", param_hint="--script")
-    chosen = read_settings(settings, width)
+    chosen = with_opencode(read_settings(settings), endpoint, model)
+    api_key = os.environ.get(chosen.opencode.api_key_variable, "")
+    chosen = _with_width(chosen, width, teacher, api_key)
     root = read_root(root_dir, _direction(direction))
     for notice in root.notices:
         typer.echo(f"note: {notice}", err=True)
@@ -70,6 +83,8 @@ def explore(
         script=script,
         simulation=chosen.simulation,
         embedded=chosen.embedded,
+        opencode=chosen.opencode,
+        api_key=api_key,
     )
     with stop_on_signals() as stop, TreeView() as view:
         try:
@@ -88,6 +103,24 @@ def explore(
             typer.echo(f"stopped; go on with the same command and --resume: {out}", err=True)
             raise typer.Exit(stop.exit_code) from None
     _say(summary, out)
+
+
+def _with_width(settings: PipelineSettings, width: str | None, teacher: str, api_key: str) -> PipelineSettings:
+    if width is None:
+        return settings
+    if width == "auto" and teacher == "opencode":
+        from coral_pipeline.teacher.server_info import width_for
+
+        number = width_for(settings.opencode, api_key)
+        typer.echo(f"width {number}", err=True)
+    elif width.isascii() and width.isdigit() and int(width) >= 1:
+        number = int(width)
+    else:
+        hint = "--width"
+        raise typer.BadParameter(
+            f"{width!r} is neither a number from 1 nor, with --teacher opencode, auto", param_hint=hint
+        )
+    return settings.model_copy(update={"search": settings.search.model_copy(update={"parallel_width": number})})
 
 
 def _direction(given: str | None) -> Direction | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Plot:
             script=settings.teacher.script,
             simulation=settings.simulation,
             embedded=settings.embedded,
+            opencode=settings.opencode,
+            api_key=os.environ.get(settings.opencode.api_key_variable, ""),
         )
         return cls(root, root_version(root), open_teacher(settings.teacher.name, request), out, settings)
 

@@ -68,8 +68,8 @@ def find_programs(settings: OpenCodeSettings) -> Programs:
         if shutil.which(program) is None:
             raise BadInput(program, "is not on the PATH", f"install it (`apt-get install {package}`)")
     opencode = find_opencode(settings.opencode_command)
-    version = _output_of([str(opencode), "--version"])
-    script, folders, coral_version = _installed_coral(settings)
+    version = output_of([str(opencode), "--version"])
+    script, folders, coral_version = find_coral(settings)
     return Programs(opencode, version, coral_version, script, folders)
 
 
@@ -86,7 +86,11 @@ def find_opencode(command: str) -> Path:
     return path
 
 
-def _installed_coral(settings: OpenCodeSettings) -> tuple[Path | None, tuple[Path, ...], str]:
+def find_coral(settings: OpenCodeSettings) -> tuple[Path | None, tuple[Path, ...], str]:
+    """The CORAL that agents get: its program, the folders it needs to see, its version; None: the built-in one.
+
+    Raises ``BadInput`` where an installed one is asked for and there is none.
+    """
     if settings.coral == "built-in":
         return None, (), "built-in"
     found = shutil.which(settings.coral_command)
@@ -101,12 +105,13 @@ def _installed_coral(settings: OpenCodeSettings) -> tuple[Path | None, tuple[Pat
         "import importlib.metadata as m, json, os, sys, coral; "
         "print(json.dumps([m.version('coral'), sys.prefix, sys.base_prefix, os.path.dirname(coral.__file__)]))"
     )
-    version, *places = json.loads(_output_of([python, "-c", program]))
+    version, *places = json.loads(output_of([python, "-c", program]))
     folders = dict.fromkeys(Path(place) for place in (*places, script) if not Path(place).is_relative_to("/usr"))
     return script, tuple(folders), str(version)
 
 
-def _output_of(command: list[str]) -> str:
+def output_of(command: list[str]) -> str:
+    """What a program prints. Raises ``BadInput`` where it cannot be run or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_VERSION_SECONDS, errors="replace")
     except (OSError, subprocess.TimeoutExpired) as error:

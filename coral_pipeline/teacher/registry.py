@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import Direction, EmbeddedSettings, SimulationSettings
+from coral_pipeline.settings import Direction, EmbeddedSettings, OpenCodeSettings, SimulationSettings
 from coral_pipeline.teacher.protocol import Teacher
 
 
@@ -28,6 +28,9 @@ class TeacherRequest:
     """Script of the scripted teacher."""
     simulation: SimulationSettings = field(default_factory=SimulationSettings)
     embedded: EmbeddedSettings = field(default_factory=EmbeddedSettings)
+    opencode: OpenCodeSettings = field(default_factory=OpenCodeSettings)
+    api_key: str = field(default="", repr=False)
+    """Key of the opencode teacher's model endpoint."""
 
 
 def open_teacher(name: str, request: TeacherRequest) -> Teacher:
@@ -57,8 +60,16 @@ def _embedded(request: TeacherRequest) -> Teacher:
     return EmbeddedTeacher.open(request.root_dir, request.task_dir, request.workdir, request.seed, request.embedded)
 
 
+def _opencode(request: TeacherRequest) -> Teacher:
+    from coral_pipeline.teacher.opencode import OpenCodeTeacher
+
+    workdir, settings = request.workdir, request.opencode
+    return OpenCodeTeacher.open(request.root_dir, request.task_dir, workdir, settings, request.api_key)
+
+
 TEACHERS: dict[str, Callable[[TeacherRequest], Teacher]] = {
     "embedded": _embedded,
+    "opencode": _opencode,
     "scripted": _scripted,
     "simulated": _simulated,
 }
