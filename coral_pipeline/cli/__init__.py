@@ -11,10 +11,12 @@ import sys
 import typer
 
 from coral_pipeline.cli.credit import credit
+from coral_pipeline.cli.doctor import doctor
 from coral_pipeline.cli.explore import explore
 from coral_pipeline.cli.export import export
 from coral_pipeline.cli.import_run import import_run
 from coral_pipeline.cli.rank import rank
+from coral_pipeline.cli.run import run
 from coral_pipeline.cli.select import select
 from coral_pipeline.cli.simulate import simulate
 from coral_pipeline.errors import PipelineError
@@ -35,10 +37,12 @@ def _root() -> None:
 
 
 app.command()(credit)
+app.command()(doctor)
 app.command()(explore)
 app.command()(export)
 app.command()(import_run)
 app.command()(rank)
+app.command()(run)
 app.command()(select)
 app.command()(simulate)
 

@@ -11,6 +11,7 @@ import dagster as dg
 from coral_pipeline.defs.dataset import sft_dataset
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import ParquetTables
+from coral_pipeline.defs.logs import file_logger
 from coral_pipeline.defs.metadata import column_schemas
 from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.defs.root import advantage_batches, explored_trees, finished_roots, ranked_paths
@@ -64,5 +65,6 @@ def build_definitions(output: Path, student_runs: Path, settings: PipelineSettin
     return dg.Definitions(
         assets=[*dg.map_asset_specs(described, ASSETS), root_folders, finished_roots],
         resources=resources | overrides,
+        loggers={"console": dg.colored_console_logger, "file": file_logger},
         executor=dg.in_process_executor,
     )

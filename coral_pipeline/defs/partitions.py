@@ -13,9 +13,11 @@ import dagster as dg
 
 from coral_pipeline.errors import BadInput
 
-STUDENT_RUNS = dg.DynamicPartitionsDefinition(name="student_runs")
+STUDENT_RUNS_NAME, ROOTS_NAME = "student_runs", "roots"
+"""Names under which Dagster's instance keeps the keys."""
+STUDENT_RUNS = dg.DynamicPartitionsDefinition(name=STUDENT_RUNS_NAME)
 """One partition per Student run; its key is the folder's name."""
-ROOTS = dg.DynamicPartitionsDefinition(name="roots")
+ROOTS = dg.DynamicPartitionsDefinition(name=ROOTS_NAME)
 """One partition per root; its key is a ``RootKey``."""
 
 SEPARATOR = "|"

@@ -15,7 +15,7 @@ from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.growing import Plot
 from coral_pipeline.defs.io_manager import Tables
 from coral_pipeline.defs.lineage import INPUTS, Lineage, latest_tags
-from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey
+from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey
 from coral_pipeline.defs.pools import TREES
 from coral_pipeline.defs.progress import ProgressLog, SearchControl
 from coral_pipeline.defs.student_run import root_folders
@@ -53,6 +53,7 @@ def explored_trees(
             control.stop, ProgressLog(context, control), folders.asset("superseded", str(key)), context.log.warning
         )
     except Stopped as stopped:
+        context.instance.report_run_canceling(context.run)
         raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
     nodes, edges = tables.NODES.read(plot.out), tables.EDGES.read(plot.out)
     lineage = Lineage(folders, settings)
@@ -162,7 +163,7 @@ finished_roots = dg.AssetSpec(
 
 def _report_finished(context: dg.AssetExecutionContext, key: RootKey, tags: Mapping[str, str]) -> None:
     """Report the version of all finished roots of the Student run; ``tags`` are those this root is about to get."""
-    names = context.instance.get_dynamic_partitions(ROOTS.name)
+    names = context.instance.get_dynamic_partitions(ROOTS_NAME)
     others = [other for other in map(RootKey.parse, names) if other.student_run == key.student_run and other != key]
     made = {other: latest_tags("advantage_batches", other, context.instance) for other in others} | {key: tags}
     version = versions.combined(

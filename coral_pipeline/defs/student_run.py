@@ -11,7 +11,7 @@ from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import Tables
 from coral_pipeline.defs.metadata import count_table, picture, preview, table_of
-from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
+from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
 from coral_pipeline.report.score_curve import score_curve_svg
 from coral_pipeline.search.root_folder import read_root
@@ -127,7 +127,7 @@ root_folders = dg.AssetSpec(
 
 def _register(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[RootKey]) -> list[str]:
     """Make each root a partition and report the version of its folder; returns the versions."""
-    context.instance.add_dynamic_partitions(ROOTS.name, [str(key) for key in keys])
+    context.instance.add_dynamic_partitions(ROOTS_NAME, [str(key) for key in keys])
     found = [versions.root_version(read_root(folders.root(key))) for key in keys]
     for key, version in zip(keys, found, strict=True):
         context.log_event(
