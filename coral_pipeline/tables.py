@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -106,13 +106,19 @@ class Table:
         return folder / self.file_name
 
     @contextlib.contextmanager
-    def writer(self, folder: Path) -> Iterator[pq.ParquetWriter]:
-        """A Parquet writer for tables too large to hold; the file appears only when the block ends well."""
+    def writer(self, folder: Path, plain: Sequence[str] = ()) -> Iterator[pq.ParquetWriter]:
+        """A Parquet writer for tables too large to hold; the file appears only when the block ends well.
+
+        ``plain``: columns not to be dictionary-encoded. Token ids are a third smaller so: packed into an odd
+        number of bits, their repeats are hidden from zstd.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / self.file_name
+        leaves = [f"{c.name}.list.element" if pa.types.is_list(c.type) else c.name for c in self.columns]
+        encoded: bool | list[str] = [leaf for leaf in leaves if leaf.split(".")[0] not in plain] if plain else True
         with (
             replaced_when_done(target) as partial,
-            pq.ParquetWriter(partial, self.schema, compression="zstd") as writer,
+            pq.ParquetWriter(partial, self.schema, compression="zstd", use_dictionary=encoded) as writer,
         ):
             yield writer
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 SAMPLED, RENDERED = "sampled", "rendered"
 """``token_source``: recorded at the model endpoint, or made by a tokenizer."""
 
-MESSAGES_PER_GROUP = 256
+MESSAGES_PER_GROUP = 4096
 """Messages held as Arrow arrays at a time, and in one row group of the file."""
 
 
@@ -87,7 +87,7 @@ def _write_table(
 ) -> TokenSummary:
     tokens = tokens_of_messages(conversations, tokenizer)
     unknown = 0
-    with tables.TOKENS.writer(out) as writer:
+    with tables.TOKENS.writer(out, plain=["token_ids"]) as writer:
         for start in range(0, len(tokens), MESSAGES_PER_GROUP):
             group = slice(start, start + MESSAGES_PER_GROUP)
             writer.write_table(_arrow(conversations.rows[group], tokens[group], advantages))

@@ -56,7 +56,7 @@ def write_dataset(roots: Iterable[RootFolders], out: Path, formats: Iterable[For
     out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as files:
         sft = files.enter_context(SftWriter(out)) if "sft" in wanted else None
-        branches = files.enter_context(tables.BRANCHES.writer(out)) if "tokens" in wanted else None
+        branches = files.enter_context(tables.BRANCHES.writer(out, plain=["input_ids", "labels"])) if "tokens" in wanted else None
         traces = files.enter_context(tables.text_file(out / TRACES_FILE)) if "verifiers" in wanted else None
         for root in roots:
             conversations = Conversations.read(root.tree)
