@@ -34,7 +34,7 @@ def path_table(ranked: pa.Table) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(*_SHORT, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(*_SHORT, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     for column in table.columns:
         column.justify = "left" if column.header == "selected" else "right"
         column.no_wrap = True
