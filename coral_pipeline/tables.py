@@ -404,7 +404,9 @@ CRITIC_TARGETS = Table(
     (
         Column("node_id", INT, "Node (checkpoint)"),
         optional("prior", FLOAT, "V_phi, what the value model predicts; 0 at a good leaf; null: no prediction"),
-        optional("target", FLOAT, "Critic target, mean backup of the direct branches; null: no branches, no target"),
+        optional(
+            "target", FLOAT, "Critic target, mean backup of the direct branches; null: none, or one lacks a prior"
+        ),
         optional("refined", FLOAT, "Refined value; null: needs a prior that is not there"),
         Column("direct_branches", INT, "n: children of the node"),
     ),

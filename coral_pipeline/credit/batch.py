@@ -15,6 +15,7 @@ from coral_pipeline import tables
 from coral_pipeline.credit.columns import AdvantageColumns, TreeEdges
 from coral_pipeline.credit.statistics import mean_and_std
 from coral_pipeline.credit.values import NodeValues, TreeValues
+from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import ExploredTree, FloatArray
 from coral_pipeline.settings import RewardConfig
 
@@ -83,7 +84,12 @@ class Batch:
         )
 
     def write(self, folder: Path) -> list[Path]:
-        """Write both tables and ``describe()`` as ``batch.json`` into ``folder``; returns the files."""
+        """Write both tables and ``describe()`` as ``batch.json`` into ``folder``; returns the files.
+
+        Raises ``BadInput`` for the tree's own folder, whose ``edges.parquet`` would be lost.
+        """
+        if folder.resolve() == self.tree.folder.resolve():
+            raise BadInput(folder, "is the tree itself, whose edges.parquet would be overwritten", "choose another")
         files = [
             tables.CREDIT_EDGES.write(self.edge_table(), folder),
             tables.CRITIC_TARGETS.write(self.critic_table(), folder),

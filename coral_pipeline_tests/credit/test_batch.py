@@ -10,6 +10,7 @@ import pytest
 
 from coral_pipeline import tables
 from coral_pipeline.credit import Constant, Grpo, RewardConfig, prepare
+from coral_pipeline.errors import BadInput
 from coral_pipeline_tests.trees import ROOT, Failed, N, write_tree
 
 NODES = [N(score=1.0), N(0, 2.0, steps=3), N(0, 0.0), N(1, 3.0, leaf="open"), N(2, 3.0, leaf="open"), N(1, 1.0)]
@@ -67,7 +68,13 @@ def test_a_tree_without_a_good_leaf_describes_nothing_as_none(tmp_path: Path) ->
 
 
 def test_a_root_without_a_score_is_refused(tmp_path: Path) -> None:
-    from coral_pipeline.errors import BadInput
-
     with pytest.raises(BadInput, match="node 0: the root has no score"):
         prepare(write_tree(tmp_path, [N(score=None), N(0, 1.0)]))
+
+
+def test_the_tree_is_never_overwritten(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "tree", NODES)
+    before = (tree / "edges.parquet").read_bytes()
+    with pytest.raises(BadInput, match="is the tree itself"):
+        prepare(tree).write(tmp_path / "tree" / ".." / "tree")
+    assert (tree / "edges.parquet").read_bytes() == before
