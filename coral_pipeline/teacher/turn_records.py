@@ -86,8 +86,12 @@ def keep_for_audit(place: Path, worked: Worked, parent_place: Path, key: str) ->
     if prompts:
         _pack(place / PROMPT_FILE, prompts[-1].encode("utf-8", "surrogatepass"))
     parent_prompt = _unpacked(parent_place / PROMPT_FILE)
-    shared = shared_share(parent_prompt, prompts[0]) if prompts and parent_prompt is not None else None
-    (place / TURN_FILE).write_text(json.dumps(_numbers(worked, answered, shared), indent=1))
+    shared = kept = None
+    if prompts and parent_prompt is not None:
+        shared = shared_share(parent_prompt, prompts[0])
+        kept = shared_share(prompts[0], parent_prompt)
+    numbers = {**_numbers(worked, answered, shared), "parent_prompt_kept": kept}
+    (place / TURN_FILE).write_text(json.dumps(numbers, indent=1))
 
 
 def _numbers(worked: Worked, answered: list[Call], shared: float | None) -> dict[str, Any]:
