@@ -243,6 +243,8 @@ class EmbeddedSettings(Settings):
     """Notes of others read at the start of a session."""
     move_tries: int = Field(default=3, ge=1)
     """Changes tried per turn until the program loads."""
+    draws: int = Field(default=20, ge=1)
+    """Draws of a change until it is one that was not tried in the session."""
     number_step: float = Field(default=0.03, gt=0)
     """Standard deviation of a number's first change, as a share of the spread of the numbers it stands among."""
     bold_number_step: float = Field(default=0.05, gt=0)
@@ -432,5 +434,5 @@ class PipelineSettings(Settings):
     opencode: OpenCodeSettings = OpenCodeSettings()
     paths: PathSettings = PathSettings()
     credit: CreditSettings = CreditSettings()
-    trees_at_once: int = Field(default=1, ge=1)
+    trees_at_once: int = Field(default=2, ge=1)
     """Trees that grow side by side; each keeps up to ``search.parallel_width`` agents busy."""
