@@ -61,6 +61,8 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
         return look()
     except BadInput as error:
         return Check(name, f"{error.thing}: {error.problem}", error.mend)
+    except FileNotFoundError as error:
+        return Check(name, f"{error.filename} is not installed", "install it, see the other lines")
 
 
 def _opencode(settings: OpenCodeSettings) -> Check:

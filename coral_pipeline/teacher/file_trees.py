@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
 from pathlib import Path
 
-from coral_pipeline.student_run.tree_copy import copy_file
+from coral_pipeline.student_run.tree_copy import FICLONE, copy_file
 
 
 def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> dict[Path, tuple[int, int]]:
@@ -39,6 +40,16 @@ def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> di
     for inside in reversed(folders):
         shutil.copystat(source / inside, target / inside)
     return linked
+
+
+def can_share_blocks(source: Path, target: Path) -> bool:
+    """Whether ``target``, a new file, can be made to share its blocks with ``source`` (a reflink)."""
+    with source.open("rb") as original, target.open("wb") as copy:
+        try:
+            fcntl.ioctl(copy, FICLONE, original.fileno())
+        except OSError:
+            return False
+    return True
 
 
 def mark(path: Path) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.teacher.file_trees import copy_state, mark, remove_tree
+from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state, mark, remove_tree
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
 
 MethodName = Literal["overlay", "reflink", "copy"]
@@ -184,12 +184,8 @@ def why_not(method: ForkMethod, folder: Path) -> str | None:
         state = trial / "state"
         (state / "folder").mkdir(parents=True)
         (state / "file").write_text("old")
-        if method.name == "reflink":
-            done = subprocess.run(
-                ["cp", "--reflink=always", state / "file", trial / "copy"], capture_output=True, text=True
-            )
-            if done.returncode:
-                return "the file system cannot share blocks"
+        if method.name == "reflink" and not can_share_blocks(state / "file", trial / "copy"):
+            return "the file system cannot share blocks"
         try:
             with method.open([state], trial / "fork") as view:
                 script = 'cd "$1" && echo new > file && mv folder moved'

@@ -101,6 +101,8 @@ class ModelServer:
     gate: threading.Event | None = None
     """Given: an answer's second chunk waits until it is set."""
     port: int = 0
+    info: dict[str, Any] | None = field(default_factory=lambda: {"max_running_requests": 16})
+    """What the server says of itself; None: nothing."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -143,7 +145,7 @@ class ModelServer:
         return web.json_response({"object": "list", "data": [{"id": "scripted", "max_model_len": 131_072}]})
 
     async def _info(self, request: web.Request) -> web.Response:
-        return web.json_response({"max_running_requests": 16})
+        return web.json_response(self.info) if self.info is not None else web.Response(status=404)
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
