@@ -99,10 +99,9 @@ class Explorer:
             while (reason := stop_reason(tree)) is None:
                 self._apply(self._run_all(pool, begin_round(tree)))
         tree.stop_reason = reason
-        self._look = progress_of(tree)
         for node in self._held.values():
             self._release(node.state)
-        self._report()
+        self._look_again()
         return reason
 
     def _first_round(self, pool: ThreadPoolExecutor) -> list[Result]:
@@ -163,6 +162,7 @@ class Explorer:
             try:
                 self._advance(job, turns)
             except TeacherError as error:
+                self._halted.set()
                 raise SearchHalted(f"root {job.edge.root}, edge {job.edge.name}: {error}") from error
             except InfrastructureFault as fault:
                 faults = faults + 1 if len(turns) == finished else 1
@@ -230,12 +230,17 @@ class Explorer:
         for node in list(self._held.values()):
             if not is_candidate(node, tree.settings):
                 self._release(self._held.pop(node.node_id).state)
-        self._look = progress_of(tree)
-        self._report()
+        self._look_again()
 
     def _release(self, state: str | None) -> None:
         if state is not None:
             self._teacher.release(state)
+
+    def _look_again(self) -> None:
+        """Count the tree anew, which only a round changes, and report."""
+        if self._observer is not None:
+            self._look = progress_of(self._tree)
+            self._report()
 
     def _report(self) -> None:
         if self._observer is not None:

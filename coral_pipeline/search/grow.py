@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from coral_pipeline.search.rules import failure_reason, kept_if_failed
 from coral_pipeline.search.select import dispatch, rank_candidates
@@ -22,8 +22,7 @@ def begin_first_round(tree: Tree) -> None:
 def direction_jobs(tree: Tree, directions: Sequence[int], last_try: bool) -> list[Job]:
     """A try of each of the directions, forked afresh from the root (T4)."""
     jobs = [_job(tree, tree.nodes[0], slot=direction, last_try=last_try) for direction in directions]
-    root_selection = tree.selections[0]
-    tree.selections[0] = replace(root_selection, expansions=root_selection.expansions + len(jobs))
+    tree.selections[0].expansions += len(jobs)
     return jobs
 
 
@@ -33,7 +32,9 @@ def begin_round(tree: Tree) -> list[Job]:
     ranked = rank_candidates(tree)
     nodes = dispatch([tree.nodes[selection.node_id] for selection in ranked], tree.valid_edges, tree.settings)
     given = Counter(node.node_id for node in nodes)
-    tree.selections += [replace(selection, expansions=given[selection.node_id]) for selection in ranked]
+    for selection in ranked:
+        selection.expansions = given[selection.node_id]
+    tree.selections += ranked
     return [_job(tree, node, slot, last_try=False) for slot, node in enumerate(nodes)]
 
 
@@ -110,8 +111,15 @@ def _child(tree: Tree, job: Job, edge: Edge, child_id: int) -> Node:
         nearest_score=parent.nearest_score if score is None else score,
         path_best_score=parent.path_best_score if score is None else tree.better(parent.path_best_score, score),
         max_token_total=edge.figures.max_token_total,
+        process=_process(tree, parent, edge),
         kept_by=edge.kept_by,
         commit_hash=next((turn.commit_hash for turn in reversed(edge.turns) if turn.commit_hash), None),
         session_id=last.session_id,
         state=last.state,
     )
+
+
+def _process(tree: Tree, parent: Node, edge: Edge) -> float:
+    """Mean soft score over the path that ``edge`` makes one longer (T10)."""
+    softs = [each.soft.soft for each in (edge, *tree.path_edges(parent)) if each.soft is not None]
+    return math.fsum(softs) / len(softs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -26,26 +25,21 @@ def rank_candidates(tree: Tree) -> list[Selection]:
     def selection(node: Node) -> Selection:
         score_rank = 0.0 if node.score is None else scores(orient(node.score, tree.direction))
         best_rank = bests(orient(node.path_best_score, tree.direction))
-        process = _process(node, tree)
         q = (
             settings.score_rank_weight * score_rank
             + settings.best_rank_weight * best_rank
-            + settings.process_weight * process
+            + settings.process_weight * node.process
         )
         t = shortness(-node.max_token_total)
-        return Selection(tree.round, node.node_id, score_rank, best_rank, process, q, t, q + settings.token_bonus * t)
+        return Selection(
+            tree.round, node.node_id, score_rank, best_rank, node.process, q, t, q + settings.token_bonus * t
+        )
 
     def order(selected: Selection) -> tuple[float, int, int]:
         node = tree.nodes[selected.node_id]
         return (-round(selected.select, settings.tie_decimals), node.depth, node.node_id)
 
     return sorted(map(selection, candidates), key=order)
-
-
-def _process(node: Node, tree: Tree) -> float:
-    """Mean soft score over the path's edges (T10)."""
-    softs = [edge.soft.soft for edge in tree.path_edges(node) if edge.soft is not None]
-    return math.fsum(softs) / len(softs) if softs else tree.settings.root_process
 
 
 def dispatch(ranked: Sequence[Node], valid_edges: int, settings: SearchSettings) -> list[Node]:

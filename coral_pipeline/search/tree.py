@@ -51,6 +51,8 @@ class Node:
     path_best_score: float
     """Best raw score from the root to here (method T10)."""
     max_token_total: int
+    process: float
+    """Mean soft score over the path's edges (method T10)."""
     kept_by: KeptBy | None = None
     commit_hash: str | None = None
     session_id: str | None = None
@@ -111,7 +113,7 @@ class Edge:
     """None where the edge made no child."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
     """One active candidate in one round: its ranks, its Select score, the forks it was given (method T10–T12)."""
 
@@ -124,6 +126,7 @@ class Selection:
     t: float
     select: float
     expansions: int = 0
+    """Forks it was given in the round; the rest stands once it is ranked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,7 @@ class Tree:
                 nearest_score=self.root.score,
                 path_best_score=self.root.score,
                 max_token_total=0,
+                process=self.settings.root_process,
                 commit_hash=self.root.commit_hash,
             )
         )

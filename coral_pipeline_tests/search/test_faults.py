@@ -14,7 +14,7 @@ from coral_pipeline.search.explorer import Explorer, SearchHalted
 from coral_pipeline.search.tree import FailureReason, Tree
 from coral_pipeline.settings import RetrySettings, SearchSettings
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork, InfrastructureFault, Stopped, TeacherError, Turn
-from coral_pipeline_tests.search.growing import ROOT, AnswerTeacher, Forgetful, answers, turn
+from coral_pipeline_tests.search.growing import ROOT, Answer, AnswerTeacher, Forgetful, answers, turn
 
 RETRY = RetrySettings(attempts=3, first_delay_seconds=1.0, factor=3.0)
 
@@ -64,8 +64,13 @@ class FaultyTeacher(AnswerTeacher):
 class World:
     """One search in memory: its Teacher, its journal and the pauses it took."""
 
-    def __init__(self, errors: dict[tuple[str, int], list[Exception]], memory: Remembering | None = None) -> None:
-        self.teacher = FaultyTeacher(answers(), errors=errors)
+    def __init__(
+        self,
+        errors: dict[tuple[str, int], list[Exception]],
+        memory: Remembering | None = None,
+        answer: Answer | None = None,
+    ) -> None:
+        self.teacher = FaultyTeacher(answer or answers(), errors=errors)
         self.memory = memory or Remembering()
         self.pauses: list[float] = []
         self.stop = threading.Event()
@@ -78,6 +83,18 @@ class World:
         tree = Tree(ROOT, "maximize", SearchSettings(max_logical_edges=edges, parallel_width=width))
         Explorer(tree, self.teacher, self.memory, RETRY, self.stop, pause=note).run()
         return tree
+
+
+def in_step() -> Answer:
+    """Answers the first turn of a direction only when all three are in flight."""
+    together = threading.Barrier(3, timeout=60)
+
+    def answer(edge: EdgeRequest, number: int) -> Turn:
+        if number == 1:
+            together.wait()
+        return turn()
+
+    return answer
 
 
 def fault(times: int = 1) -> list[Exception]:
@@ -105,7 +122,7 @@ def test_each_turn_has_all_its_tries() -> None:
 
 
 def test_the_root_halts_when_the_tries_are_used_up_and_what_was_in_flight_is_kept() -> None:
-    world = World({("1", 2): fault(3)})
+    world = World({("1", 2): fault(3)}, answer=in_step())
     with pytest.raises(SearchHalted) as halted:
         world.run()
     message = str(halted.value)
@@ -134,7 +151,7 @@ def test_a_fault_while_leaving_a_finished_fork_costs_nothing() -> None:
 
 
 def test_a_teacher_that_cannot_answer_halts_the_root_at_once_naming_the_edge() -> None:
-    world = World({("2", 1): [TeacherError("the script ends here")]})
+    world = World({("2", 2): [TeacherError("the script ends here")]}, answer=in_step())
     with pytest.raises(SearchHalted, match=f"root {ROOT.key}, edge 2: the script ends here"):
         world.run()
     assert world.pauses == []
