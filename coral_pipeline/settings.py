@@ -255,6 +255,8 @@ class EmbeddedSettings(Settings):
     """Factor of the step after a change failed in both directions."""
     reach: int = Field(default=5, ge=2)
     """Elements of an order that one change spans at most, unless it is a bold one."""
+    longer_chance: float = Field(default=0.5, ge=0, le=1)
+    """Chance, beginning with two elements, that it may span one element more."""
     bold_chance: float = Field(default=0.05, ge=0, le=1)
     """Share of changes of orders that span any distance."""
     bold_chance_far: float = Field(default=0.5, ge=0, le=1)
@@ -389,7 +391,7 @@ class OpenCodeSettings(Settings):
     """Template of the prompt of an edge's second turn; None likewise."""
     turn_seconds: float = Field(default=7_200.0, gt=0)
     """Wall-clock limit of a turn; what it has not scored by then it has not scored."""
-    idle_seconds: float = Field(default=1_800.0, gt=0)
+    idle_seconds: float = Field(default=3_600.0, gt=0)
     """Longest time in which the agent neither asks the model nor is being graded."""
     settle_seconds: float = Field(default=30.0, ge=0)
     """How long an agent may take to take in its eval's result before the turn is ended for it."""

@@ -99,7 +99,15 @@ def find_coral(settings: OpenCodeSettings) -> tuple[Path | None, tuple[Path, ...
     if found is None:
         mend = "install CORAL, name its program in opencode.coral_command, or set opencode.coral to `built-in`"
         raise BadInput(f"CORAL ({settings.coral_command})", "is not installed", mend)
-    script = Path(found)
+    try:
+        return _described_coral(Path(found))
+    except BadInput:
+        if settings.coral == "auto":
+            return None, (), "built-in"  # some other program of that name
+        raise
+
+
+def _described_coral(script: Path) -> tuple[Path, tuple[Path, ...], str]:
     python = script.read_bytes().split(b"\n", 1)[0].removeprefix(b"#!").strip().decode("utf-8", "replace")
     program = (
         "import importlib.metadata as m, json, os, sys, coral; "
@@ -114,7 +122,7 @@ def output_of(command: list[str]) -> str:
     """What a program prints. Raises ``BadInput`` where it cannot be run or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_VERSION_SECONDS, errors="replace")
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise BadInput(command[0], f"cannot be run ({error})", "install it anew") from error
     if done.returncode:
         raise BadInput(command[0], f"fails ({done.stderr.strip()[-500:]})", "install it anew")
