@@ -155,3 +155,4 @@ def _say(summary: TreeSummary, out: Path) -> None:
     typer.echo(f"best   {summary.best_score:.6g} ({best})")
     typer.echo(f"cost   {summary.tokens:,} tokens, {summary.seconds:.1f} s of turns")
     typer.echo(f"files  {out}")
+    typer.echo(f"next   coral-pipeline rank {out} --out PATHS_DIR")

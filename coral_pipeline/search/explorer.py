@@ -179,6 +179,7 @@ class Explorer:
         """Fork the state after the turns that are done and run the rest in it, adding to ``turns``."""
         self._give_up_if_stopped(job.edge)
         state = turns[-1].state if turns else job.state
+        self._events.put((job.edge.name, len(turns) + 1))
         with self._teacher.fork(job.edge, state, self._stop) as fork:
             while not self._has_ended(job, turns):
                 self._give_up_if_stopped(job.edge)

@@ -42,6 +42,9 @@ def _storable(value: object) -> object:
 
 Text = Annotated[str, BeforeValidator(_storable)]
 """Text that agents and tools wrote."""
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""Tokens, calls, milliseconds; what the tables can hold and a sum of them as well."""
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _Record(BaseModel):
@@ -71,14 +74,14 @@ class Message(_Record):
     content: tuple[ContentPart, ...]
     sampled: bool = False
     """The Teacher produced it; False for prompts and tool results."""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    sampled_token_ids: tuple[int, ...] | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    sampled_token_ids: tuple[TokenId, ...] | None = None
     """Exact ids of the sampled tokens where the endpoint recorded them."""
     sampled_logprobs: tuple[float, ...] | None = None
     """One per entry of ``sampled_token_ids``."""
-    created_ms: int | None = None
-    completed_ms: int | None = None
+    created_ms: Count | None = None
+    completed_ms: Count | None = None
 
 
 class Turn(_Record):
@@ -89,13 +92,13 @@ class Turn(_Record):
     status: Text | None = None
     commit_hash: str | None = None
     feedback: Text | None = None
-    step_turns: int = Field(ge=0)
-    tool_calls: int = Field(ge=0)
-    failed_tool_calls: int = Field(ge=0)
+    step_turns: Count
+    tool_calls: Count
+    failed_tool_calls: Count
     """Calls the agent runtime itself reported as errors (method T2)."""
     knowledge_read: bool
     knowledge_write: bool
-    context_tokens: int = Field(ge=0)
+    context_tokens: Count
     """Context length of the session when the turn ended."""
     seconds: float = Field(ge=0)
     session_id: str | None = None

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.teacher.protocol import EdgeRequest, Fork, TeacherError, Turn
+from coral_pipeline.teacher.protocol import Count, EdgeRequest, Fork, TeacherError, Turn
 
 FORMAT = 1
 _MEND = 'write one JSON object per line, like {"path": [0], "expansion": 1, "turns": [{"score": 0.5}, {"score": null}]}'
@@ -30,12 +30,12 @@ _MEND = 'write one JSON object per line, like {"path": [0], "expansion": 1, "tur
 class ScriptedTurn(Turn):
     """A turn in which whatever the script leaves out is none: no score, no calls, no tokens."""
 
-    step_turns: int = Field(default=1, ge=0)
-    tool_calls: int = Field(default=0, ge=0)
-    failed_tool_calls: int = Field(default=0, ge=0)
+    step_turns: Count = 1
+    tool_calls: Count = 0
+    failed_tool_calls: Count = 0
     knowledge_read: bool = False
     knowledge_write: bool = False
-    context_tokens: int = Field(default=0, ge=0)
+    context_tokens: Count = 0
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     @model_validator(mode="after")

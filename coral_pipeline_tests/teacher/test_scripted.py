@@ -95,6 +95,7 @@ def test_a_turn_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> Non
         ({**EDGE, "turns": [{"conext_tokens": 5}]}, "turns.0.conext_tokens: Extra inputs are not permitted"),
         ({**EDGE, "turns": [{"tool_calls": 1, "failed_tool_calls": 2}]}, "turns.0: Value error, failed_tool_calls"),
         ({**EDGE, "turns": [{"tool_calls": -1}]}, "turns.0.tool_calls"),
+        ({**EDGE, "turns": [{"context_tokens": 1e30}]}, "turns.0.context_tokens"),
         (EDGE, "answers the same edge as line 1"),
     ],
 )
