@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.message_links import Row
 
 Places = NDArray[np.int64]
+NOWHERE = np.iinfo(np.int64).max
+
 Chat = dict[str, Any]
 """An OpenAI chat message."""
 Dealt = tuple[TokenIds, Places, Mask]
@@ -128,6 +131,24 @@ def _leading_up(message_of: Places) -> Places:
     return message_of[inside[np.minimum(following, len(inside) - 1)]]
 
 
+@dataclass(frozen=True)
+class _Spans:
+    """Where the messages of the path rendered last lie in its text: the next one often begins with the same."""
+
+    tools: list[Any] | None
+    text: str
+    names: tuple[str, ...]
+    sampled_from: Places
+    ends: Places
+
+    def known(self, tools: list[Any] | None, text: str, names: Sequence[str]) -> int:
+        """How many leading messages of another path lie where they lie here."""
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.names, names, strict=False)))
+        known = max(0, same - 1)  # Where a message ends depends on the one after it.
+        end = int(self.ends[known - 1]) if known else 0
+        return known if tools == self.tools and self.text[:end] == text[:end] else 0
+
+
 class ChatTemplateTokenizer(_TemplateTokenizer):
     """A tokenizer with a chat template of its own.
 
@@ -143,6 +164,8 @@ class ChatTemplateTokenizer(_TemplateTokenizer):
             raise BadInput(f"tokenizer {name}", "cannot tell which characters a token covers", "use a fast tokenizer")
         eos = tokenizer.eos_token_id
         super().__init__(name, tokenizer, () if eos is None else (eos,))
+        nothing = np.empty(0, dtype=np.int64)
+        self._last = _Spans(None, "", (), nothing, nothing)
 
     def _dealt(self, messages: list[Chat], tools: list[Any] | None, names: Sequence[str]) -> Dealt:
         text = self._text(messages, tools)
@@ -164,11 +187,13 @@ class ChatTemplateTokenizer(_TemplateTokenizer):
     def _spans(
         self, messages: list[Chat], tools: list[Any] | None, text: str, names: Sequence[str]
     ) -> tuple[Places, Places]:
-        """Per message, where in the text its sampled part begins (the text's end: nowhere), and where it ends."""
-        sampled_from = np.full(len(messages), len(text), dtype=np.int64)
+        """Per message, where in the text its sampled part begins (``NOWHERE``: there is none), and where it ends."""
+        sampled_from = np.full(len(messages), NOWHERE, dtype=np.int64)
         ends = np.full(len(messages), len(text), dtype=np.int64)
+        known = self._last.known(tools, text, names)
+        sampled_from[:known], ends[:known] = self._last.sampled_from[:known], self._last.ends[:known]
         roles = [message["role"] for message in messages]
-        for index, role in enumerate(roles):
+        for index, role in list(enumerate(roles))[known:]:
             begin = int(ends[index - 1]) if index else 0
             before = messages[:index]
             if role == "assistant":
@@ -188,6 +213,7 @@ class ChatTemplateTokenizer(_TemplateTokenizer):
             if end < begin or (at_turn and end < len(so_far)):
                 raise self._refusal(names[index], "is written differently by the chat template once others follow it")
             ends[index] = end
+        self._last = _Spans(tools, text, tuple(names), sampled_from, ends)
         return sampled_from, ends
 
     def _text(self, messages: list[Chat], tools: list[Any] | None, prompt: bool = False) -> str:

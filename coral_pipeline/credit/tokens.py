@@ -140,8 +140,8 @@ def _rendered_paths(conversations: Conversations) -> Iterator[tuple[int, ...]]:
     """Paths that together hold every message: those of the edges no edge with messages continues."""
     speaking = {edge_id for edge_id, positions in conversations.of_edge.items() if positions}
     continued = {edge for edge_id in speaking for edge in conversations.edge_paths[edge_id][:-1]}
-    for edge_id in sorted(speaking - continued):
-        yield conversations.edge_paths[edge_id]
+    # Depth first: a path has most in common with the one before it.
+    yield from sorted(conversations.edge_paths[edge_id] for edge_id in speaking - continued)
 
 
 def _with_recorded(folder: Path, row: Row, rendered: Rendered, stop_ids: frozenset[int]) -> MessageTokens:

@@ -181,13 +181,14 @@ def test_a_tree_without_transcripts_makes_an_empty_table(tmp_path: Path) -> None
     assert tables.TOKENS.rows(tmp_path / "out") == []
 
 
-def test_many_messages_are_written_in_several_row_groups(tmp_path: Path) -> None:
-    rows = [message(str(i), str(i - 1) if i else None, 0, "user", text("x")) for i in range(600)]
+def test_many_messages_are_written_group_by_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coral_pipeline.credit.tokens.MESSAGES_PER_GROUP", 10)
+    rows = [message(str(i), str(i - 1) if i else None, 0, "user", text("x")) for i in range(25)]
     tree = write_tree(tmp_path / "tree", [N(score=1.0), N(0, 2.0)])
     tables.MESSAGES.write(rows, tree)
     write_tokens(tree, {0: 1.0}, tmp_path / "out")
     assert pq.ParquetFile(tmp_path / "out" / "tokens.parquet").num_row_groups == 3
-    assert [row["message_id"] for row in tables.TOKENS.rows(tmp_path / "out")] == [str(i) for i in range(600)]
+    assert [row["message_id"] for row in tables.TOKENS.rows(tmp_path / "out")] == [str(i) for i in range(25)]
 
 
 class TestReading:
