@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 from collections import Counter
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,23 @@ from coral_pipeline.teacher.embedded.strategy import Choice, Strategy, named_in,
 
 SESSION = Session(root_commit="r", best_commit="b", best_score=1.0, moment=0)
 NUDGE = Move(kind="nudge", file="a.py", name="X", which=0, places=(0,), changes=(0.5,))
-NUMBERS = targets_in("a.py", "X = [1.0, 2.0, 4.0]")
-ORDER = targets_in("a.py", f"X = {list(range(40))}")
+NUMBERS = "X = [1.0, 2.0, 4.0]"
+ORDER = f"X = {list(range(40))}"
+SWAP = Move(kind="swap", file="a.py", name="X", which=0, places=(0, 1))
 DIRECT = EmbeddedSettings(extend_chance=1)
 
 
-def choices(session: Session, lessons: Lessons, follows_up: bool = True, order: bool = False) -> list[Choice]:
+def choices(
+    session: Session,
+    lessons: Lessons,
+    follows_up: bool = True,
+    source: str = NUMBERS,
+    settings: EmbeddedSettings = DIRECT,
+) -> list[Choice]:
     """What the strategy chooses with 200 different random generators."""
-    targets = ORDER if order else NUMBERS
+    targets, sources = targets_in("a.py", source), {"a.py": source}
     return [
-        Strategy(DIRECT, "maximize", follows_up, random.Random(seed)).choose(targets, session, lessons)
+        Strategy(settings, "maximize", follows_up, random.Random(seed)).choose(targets, sources, session, lessons)
         for seed in range(200)
     ]
 
@@ -113,25 +121,37 @@ def test_who_may_not_follow_up_tries_something_else() -> None:
         assert not chosen & {NUDGE, NUDGE.mirrored()}
 
 
+def test_what_was_tried_is_not_tried_again() -> None:
+    """Three elements can stand in five other orders; four of them were tried."""
+    programs = [f"X = {list(order)}" for order in permutations(range(3))]
+    tried = [Choice(SWAP, False, "", program).digest for program in programs if program != "X = [2, 1, 0]"]
+    session, patient = SESSION.model_copy(update={"tried": tuple(tried)}), EmbeddedSettings(draws=1000)
+    chosen = choices(session, Lessons(), source="X = [0, 1, 2]", settings=patient)
+    assert {choice.program for choice in chosen} == {"X = [2, 1, 0]"}
+
+
+def test_where_all_was_tried_something_is_tried_again() -> None:
+    every = {choice.digest for choice in choices(SESSION, Lessons(), source="X = [0, 1, 2]")}
+    again = choices(SESSION.model_copy(update={"tried": tuple(every)}), Lessons(), source="X = [0, 1, 2]")
+    assert {choice.digest for choice in again} <= every
+
+
 def test_notes_steer_the_kind_of_move() -> None:
     """Ten reversals that helped, ten shifts and swaps that hurt: weights 11/12 against 1/12."""
     lessons = Lessons()
     helped = [f"- reverse X 1..{n}: helped, 1 -> 2" for n in range(2, 12)]
     hurt = [f"- {kind} X 1..{n}: hurt, 2 -> 1" for kind in ("shift", "swap") for n in range(2, 12)]
     lessons.learn_notes("\n".join(helped + hurt))
-    kinds = Counter(choice.move.kind for choice in choices(SESSION, lessons, order=True))
-    unread = Counter(choice.move.kind for choice in choices(SESSION, Lessons(), order=True))
+    kinds = Counter(choice.move.kind for choice in choices(SESSION, lessons, source=ORDER))
+    unread = Counter(choice.move.kind for choice in choices(SESSION, Lessons(), source=ORDER))
     assert kinds["reverse"] > 150 > 100 > unread["reverse"] > 40
 
 
 def test_notes_steer_to_the_targets_that_helped() -> None:
-    targets = targets_in("a.py", "GOOD = 1.0\nBAD = 1.0\n")
     lessons = Lessons()
     lessons.learn_notes("\n".join(["- nudge GOOD at 0 by +1: helped"] * 10 + ["- nudge BAD at 0 by +1: hurt"] * 10))
-    names = Counter(
-        Strategy(DIRECT, "maximize", True, random.Random(seed)).choose(targets, SESSION, lessons).move.name
-        for seed in range(200)
-    )
+    chosen = choices(SESSION, lessons, source="GOOD = 1.0\nBAD = 1.0\n")
+    names = Counter(choice.move.name for choice in chosen)
     assert names["GOOD"] > 150
 
 
@@ -139,7 +159,7 @@ def test_far_from_the_best_known_score_moves_are_bolder() -> None:
     near, far = Lessons(scores=(0.0, 1.0)), Lessons(scores=(0.0, 100.0))
 
     def spans(lessons: Lessons) -> float:
-        moves = [choice.move for choice in choices(SESSION, lessons, order=True)]
+        moves = [choice.move for choice in choices(SESSION, lessons, source=ORDER)]
         return sum(move.places[1] - move.places[0] for move in moves if move.kind == "reverse")
 
     def sizes(lessons: Lessons) -> float:

@@ -122,7 +122,7 @@ class Agent:
             targets = wanted_targets(sources, named_in(self._task.config.task.description))
             if not targets:
                 return None
-            choice = self._strategy.choose(targets, self._session, lessons)
+            choice = self._strategy.choose(targets, sources, self._session, lessons)
             file = choice.move.file
             self._tools.step(f"I look at `{file}`.", Call("read", {"filePath": f"{CODE}/{file}"}))
             self._edit(choice, targets, sources[file])
@@ -130,7 +130,8 @@ class Agent:
             (loaded,) = self._tools.step("Does it still load?", _shell(load, "Load the program"))
             if loaded.exit_code == 0:
                 return choice
-            self._session = self._session.model_copy(update={"last": None})
+            tried = (*self._session.tried, choice.digest)
+            self._session = self._session.model_copy(update={"last": None, "tried": tried})
             self._go_back("It does not load any more; I undo this and try something else.")
         return None
 

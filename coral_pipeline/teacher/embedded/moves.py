@@ -19,7 +19,7 @@ MOVE_KINDS: dict[str, tuple[MoveKind, ...]] = {"numbers": ("nudge",), "order": (
 
 _NUDGED = (1, 1, 1, 2, 2, 3)
 """How many numbers one nudge changes: drawn from these."""
-_SHIFTED = (1, 1, 2, 3)
+_SHIFTED = (1, 1, 1, 2, 2, 3)
 """How long a shifted segment is: drawn from these."""
 _PLAIN_FLOAT = re.compile(r"-?\d*\.(\d*)$")
 

@@ -60,6 +60,8 @@ class Session(BaseModel):
     step: float | None = None
     """Step for changes of numbers; None: none has been made."""
     last: LastMove | None = None
+    tried: tuple[str, ...] = ()
+    """Digests of the programs tried in this session."""
 
     @classmethod
     def read(cls, state: Path) -> Session:
