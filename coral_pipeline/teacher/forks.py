@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state, mark, remove_tree
+from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state, is_intact, remove_tree
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
 
 MethodName = Literal["overlay", "reflink", "copy"]
@@ -140,7 +140,7 @@ class Copy:
         except OSError as error:
             raise InfrastructureFault(f"state cannot be copied: {error}") from error
         yield View(files, files, ())
-        changed = [path for path, before in linked.items() if mark(path) != before]
+        changed = [path for path, before in linked.items() if not is_intact(path, before)]
         if changed:
             raise TeacherError(
                 f"{changed[0]}: the agent changed a git object in place, and with it the state it was forked from; "

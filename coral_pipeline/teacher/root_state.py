@@ -86,7 +86,7 @@ def place_at(files: Path, seen: Path, agent_id: str) -> None:
         with sqlite3.connect(database) as connection:
             connection.execute("UPDATE session SET directory = ?", (worktree,))
             connection.execute("UPDATE project SET worktree = ? WHERE id != 'global'", (worktree,))
-            connection.execute("UPDATE project_directory SET directory = ?", (worktree,))
+            connection.execute("UPDATE OR REPLACE project_directory SET directory = ?", (worktree,))
         connection.close()
 
 

@@ -58,7 +58,7 @@ def turn_of(worked: Worked, state: State, messages: tuple[Message, ...]) -> Turn
         failed_tool_calls=transcript.failed_tool_calls,
         knowledge_read=transcript.knowledge.read,
         knowledge_write=transcript.knowledge.write,
-        context_tokens=transcript.context_tokens,
+        context_tokens=worked.context_tokens,
         seconds=worked.seconds,
         session_id=state.session_id,
         state=state.name,

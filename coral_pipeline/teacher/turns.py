@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ import aiohttp
 from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.agent_sandbox import MODEL_SOCKET, AgentSetup
 from coral_pipeline.teacher.agent_server import AgentServer
-from coral_pipeline.teacher.calls import Call
+from coral_pipeline.teacher.calls import Call, read_stream
 from coral_pipeline.teacher.endpoint import Line, ModelEndpoint, listen_at
 from coral_pipeline.teacher.forks import View
 from coral_pipeline.teacher.grading_desk import Graded, GradingDesk
@@ -48,6 +48,11 @@ class Worked:
     ended_by: str | None
     """What ended it; None: the agent itself."""
     seconds: float
+
+    @property
+    def context_tokens(self) -> int:
+        """Context length at the end: of the last model call, also where its step was cut off and not counted."""
+        return max(self.transcript.context_tokens, _last_call_tokens(self.calls))
 
 
 @dataclass
@@ -169,19 +174,30 @@ def work(
     found = parse_session(export)
     transcript = read_turn(found, parent.last_message)
     calls = tuple(line.calls)
-    _require_sound(transcript, ended_by, desk.graded)
-    return Worked(found, export, transcript, calls, desk.graded, ended_by, time.monotonic() - started)
+    worked = Worked(found, export, transcript, calls, desk.graded, ended_by, time.monotonic() - started)
+    _require_sound(worked)
+    return worked
 
 
-def _require_sound(transcript: Transcript, ended_by: str | None, graded: Graded | None) -> None:
+def _last_call_tokens(calls: Sequence[Call]) -> int:
+    """Prompt and completion of the last call that was answered; 0 where the server does not say."""
+    answered = next((call for call in reversed(calls) if call.outcome == "ok"), None)
+    if answered is None:
+        return 0
+    sampled = read_stream(answered.response)
+    return (sampled.prompt_tokens or 0) + (sampled.completion_tokens or 0)
+
+
+def _require_sound(worked: Worked) -> None:
     """Raise where what was recorded is not an agent's turn."""
+    transcript, ended_by, graded = worked.transcript, worked.ended_by, worked.graded
     error = transcript.last_error
     own = error is None or error in _AGENTS_OWN_ERRORS or error == "APIError"
     if not own and graded is None and ended_by is None:
         raise InfrastructureFault(f"OpenCode ended the turn by an error of its own ({error})")
     if not transcript.step_turns and error is None and ended_by is None:
         raise InfrastructureFault("OpenCode ended the turn without asking the model")
-    if transcript.step_turns and not transcript.context_tokens:
+    if transcript.step_turns and not worked.context_tokens:
         raise TeacherError(
             "the model endpoint reports no token usage, without which no context length is known; "
             "use a server that does (SGLang, vLLM), see `coral-pipeline doctor`"

@@ -151,6 +151,13 @@ def test_hard_linked_git_objects_changed_in_place_are_found(state: Path, tmp_pat
         tampered.write_bytes(b"tampered")
 
 
+def test_git_objects_that_git_only_touched_are_intact(state: Path, tmp_path: Path) -> None:
+    again = "git -C repo commit-tree -m first HEAD^{tree} < /dev/null; find repo/.git/objects -type f -exec touch {} +"
+    subprocess.run(["git", "-C", "repo", "repack", "-q"], cwd=state, check=True)
+    with Copy("copy").open([state], tmp_path / "fork") as view:
+        subprocess.run(["sh", "-c", again], cwd=view.files, check=True)
+
+
 def test_what_cannot_be_forked_is_said(state: Path, tmp_path: Path) -> None:
     with (
         pytest.raises(InfrastructureFault, match="overlayfs"),
