@@ -6,24 +6,23 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from coral_pipeline import tables
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.search.journal import FORMAT, Header, Journal
 from coral_pipeline.search.progress import tokens
 from coral_pipeline.search.rules import good_leaves, leaf_kind
-from coral_pipeline.search.tree import Tree
+from coral_pipeline.search.tree import Selection, Tree
 
-T = TypeVar("T")
 Row = dict[str, Any]
 
-MESSAGES_AT_ONCE = 64
-"""Messages held in memory while they are copied from a transcript to the table."""
+MESSAGES_AT_ONCE = 256
+CHARACTERS_AT_ONCE = 4_000_000
+"""Messages, and characters in them, that are held in memory while they are copied from transcripts to the table."""
 
 FILES = (*(table.file_name for table in tables.TABLES["explored_trees"]), TREE_FILE)
 """What a finished tree's folder holds."""
@@ -47,7 +46,7 @@ def write_tree(tree: Tree, journal: Journal, header: Header, folder: Path) -> No
     tables.ROUNDS.write(round_rows(tree), folder)
     messages = 0
     with tables.MESSAGES.writer(folder) as writer:
-        for rows in _batches(_message_rows(tree, journal), MESSAGES_AT_ONCE):
+        for rows in _batches(_message_rows(tree, journal)):
             writer.write_table(tables.MESSAGES.build(rows))
             messages += len(rows)
     with tables.replaced_when_done(folder / TREE_FILE) as partial:
@@ -101,7 +100,9 @@ def turn_rows(tree: Tree) -> Iterator[Row]:
 
 def round_rows(tree: Tree) -> Iterator[Row]:
     """The rows of ``rounds.parquet``."""
-    return map(asdict, tree.selections)
+    names = [field.name for field in fields(Selection)]
+    for selection in tree.selections:  # thousands in a large tree, and asdict is slow
+        yield {name: getattr(selection, name) for name in names}
 
 
 def _message_rows(tree: Tree, journal: Journal) -> Iterator[Row]:
@@ -124,9 +125,16 @@ def _message_rows(tree: Tree, journal: Journal) -> Iterator[Row]:
             last[edge.child_id] = previous
 
 
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    characters = 0
+    for row in rows:
+        batch.append(row)
+        characters += sum(len(part["text"] or "") + len(part["arguments"] or "") for part in row["content"])
+        if len(batch) == MESSAGES_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
         yield batch
 
 
