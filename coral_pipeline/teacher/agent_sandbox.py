@@ -96,7 +96,8 @@ class AgentSetup:
                 process.end()
         finally:
             os.close(run)
-            (scratch / "run" / CONTROL_SOCKET).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # whatever the agent has put in its place goes with the scratch folder
+                (scratch / "run" / CONTROL_SOCKET).unlink()
 
     def _command(self, view: View, scratch: Path, places: Places) -> tuple[list[str], dict[str, str]]:
         for name in ("bin", "config", "home"):

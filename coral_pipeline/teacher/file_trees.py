@@ -123,7 +123,9 @@ def flush(folder: Path) -> None:
     """Return when every file and folder under ``folder`` is on disk."""
     for parent, _, names in os.walk(folder):
         for path in (Path(parent), *(Path(parent) / name for name in names)):
-            if stat.S_ISREG(path.lstat().st_mode) or path == Path(parent):
+            if not stat.S_ISREG(path.lstat().st_mode) and path != Path(parent):
+                continue
+            with contextlib.suppress(PermissionError):  # an agent took the permission away
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
                     os.fsync(descriptor)

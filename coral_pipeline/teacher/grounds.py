@@ -101,6 +101,7 @@ def prepare_root(grounds: Grounds) -> None:
         if known.commit_hash != root.commit_hash:
             raise TeacherError(f"{grounds.workdir}: holds the states of another root; choose another output folder")
         return
+    store.folder.mkdir(parents=True, exist_ok=True)
     place = store.place(f".{ROOT}")
     remove_tree(place)
     lay_out(root.folder, grounds.task.config.model_dump(), root.agent_id, place / FILES)

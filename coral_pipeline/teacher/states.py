@@ -64,7 +64,6 @@ class StateStore:
         self._max_layers = max_layers
         self._lock = threading.Lock()
         self._in_use: Counter[str] = Counter()
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def place(self, name: str) -> Path:
         """Folder of a state: its record, its layer, what an audit needs."""
@@ -165,7 +164,8 @@ class StateStore:
                     remove_tree(self.place(state.name) / FILES)
 
     def _names(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
+        found = self.folder.iterdir() if self.folder.is_dir() else ()
+        return sorted(path.name for path in found if not path.name.startswith("."))
 
     def _write(self, state: State) -> None:
         path = self.place(state.name) / STATE_FILE

@@ -62,7 +62,7 @@ def test_a_folder_that_is_no_root_is_refused_by_name(tmp_path: Path) -> None:
 
 def store_of(folder: Path, max_layers: int = 32) -> StateStore:
     store = StateStore(folder / "states", choose_method(folder), max_layers)
-    store.place(ROOT).mkdir()
+    store.place(ROOT).mkdir(parents=True)
     (store.place(ROOT) / FILES).mkdir()
     (store.place(ROOT) / FILES / "path").write_text("root")
     state = State(name=ROOT, layers=(ROOT,), agent_id="agent-1", date="Mon Nov 30 2026")
