@@ -27,7 +27,7 @@ def run(
     seed: Annotated[int | None, typer.Option(show_default="0", help="Seed of teachers without a model.")] = None,
     width: Annotated[int | None, typer.Option(min=1, show_default="8", help="Expansions of one round.")] = None,
     trees_at_once: Annotated[
-        int | None, typer.Option(min=1, show_default="1", help="Trees that grow side by side.")
+        int | None, typer.Option(min=1, show_default="2", help="Trees that grow side by side.")
     ] = None,
     settings: Annotated[Path | None, typer.Option(help="YAML or JSON file with any of the settings.")] = None,
 ) -> None:

@@ -13,7 +13,10 @@ R = TypeVar("R")
 
 
 def plainly(asset: Callable[P, R]) -> Callable[P, R]:
-    """Let an asset's expected failures show as their one line, and keep Dagster from trying again: input is input."""
+    """Let an asset's expected failures show as their one line.
+
+    Dagster is kept from trying bad input again; what the disk refuses may work the next time.
+    """
 
     @functools.wraps(asset)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -21,5 +24,8 @@ def plainly(asset: Callable[P, R]) -> Callable[P, R]:
             return asset(*args, **kwargs)
         except PipelineError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
+        except OSError as error:
+            problem = f"{error.filename or 'the disk'}: {error.strerror or error}; mend that and run it again"
+            raise dg.Failure(problem) from error
 
     return run

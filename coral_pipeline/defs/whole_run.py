@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class WholeRun:
 
     def select_roots(self) -> list[RootKey]:
         """Read the Student run and choose its roots. Raises ``StageFailed``."""
-        failure = self._materialize(TO_ROOTS, self.key)
+        failure = self._aside(TO_ROOTS)
         if failure:
             raise StageFailed(failure)
         rows = SELECTED_ROOTS.rows(self.folders.asset("selected_roots", self.key))
@@ -82,7 +82,7 @@ class WholeRun:
         was running has come to its end.
         """
         with ThreadPoolExecutor(self._settings.trees_at_once, thread_name_prefix="root") as pool:
-            futures: list[Future[RootOutcome]] = [pool.submit(self._root, key) for key in keys]
+            futures = [pool.submit(self._root, key) for key in keys]
             try:
                 for future in as_completed(futures):
                     yield future.result()
@@ -91,7 +91,12 @@ class WholeRun:
 
     def gather(self) -> str | None:
         """The dataset of the roots that are done; why it failed, in one line, or None."""
-        return self._materialize([DATASET], self.key)
+        return self._aside([DATASET])
+
+    def _aside(self, assets: Sequence[str]) -> str | None:
+        """``_materialize`` for the Student run, in a thread: in the main one Dagster takes the signals for itself."""
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self._materialize, assets, self.key).result()
 
     def _root(self, key: RootKey) -> RootOutcome:
         if self._control.stop.is_set():
