@@ -57,7 +57,9 @@ def _simulated(request: TeacherRequest) -> Teacher:
 def _embedded(request: TeacherRequest) -> Teacher:
     from coral_pipeline.teacher.embedded import EmbeddedTeacher
 
-    return EmbeddedTeacher.open(request.root_dir, request.task_dir, request.workdir, request.seed, request.embedded)
+    return EmbeddedTeacher.open(
+        request.root_dir, request.task_dir, request.workdir, request.seed, request.embedded, request.direction
+    )
 
 
 def _opencode(request: TeacherRequest) -> Teacher:

@@ -31,6 +31,8 @@ class Grader(TaskGrader):
             return self.fail("no score for this one", feedback="explicit None")
         if mode == "nan":
             return self.score(float("nan"))
+        if mode == "bytes":
+            return self.fail(b"\\xff is no text".decode(errors="surrogateescape"))
         if mode == "number":
             return 7
         if mode == "late":

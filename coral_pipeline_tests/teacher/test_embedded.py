@@ -188,6 +188,7 @@ def test_after_a_change_that_did_not_help_the_best_code_is_taken_up(tmp_path: Pa
         ("exit", None, "crashed", "Grader process exited without returning a result"),
         ("none", None, "crashed", "explicit None\neval: no score for this one"),
         ("nan", None, "crashed", "the score is no number: nan"),
+        ("bytes", None, "crashed", "eval: ? is no text"),
         ("number", 7.0, "improved", ""),
         ("late", None, "crashed", "eval: Evaluation timed out after 1s"),
         ("hang", None, "timeout", "Eval timed out after 1s."),
@@ -353,6 +354,24 @@ def test_a_full_disk_is_a_fault_of_the_machine(tmp_path: Path, monkeypatch: pyte
         assert [lasting(fork.run_turn(number)) for number in (1, 2)] == undisturbed, "tried again, it goes on"
 
 
+def test_a_program_that_does_away_with_its_fork_ends_without_a_score(tmp_path: Path) -> None:
+    program = (
+        "import shutil\nVALUES = [0.5, 0.5, 0.5]\n"
+        "for folder in ('.git', '../shared/attempts', '../shared/notes'): shutil.rmtree(folder, ignore_errors=True)\n"
+    )
+    for turn in explore(open_teacher(tmp_path, program), edge(0)):
+        assert (turn.score, turn.commit_hash) == (None, None)
+
+
+def test_the_direction_may_be_given(tmp_path: Path) -> None:
+    """The task says that 7 is better than the root's -0.12; told otherwise, the teacher takes it for worse."""
+    write_task(tmp_path / "task", "number")
+    write_root(tmp_path / "root")
+    teacher = EmbeddedTeacher.open(tmp_path / "root", tmp_path / "task", tmp_path / "work", 0, direction="minimize")
+    with teacher.fork(edge(0), None, threading.Event()) as fork:
+        assert fork.run_turn(1).status == "regressed"
+
+
 def test_released_states_are_gone_and_may_be_released_again(tmp_path: Path) -> None:
     teacher = open_teacher(tmp_path)
     first, second = explore(teacher, edge(0))
@@ -426,6 +445,14 @@ def test_a_malformed_task_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "task" / "task.yaml").write_text(text)
     with pytest.raises(BadInput, match=r"task\.yaml"):
         EmbeddedTeacher.open(write_root(tmp_path / "root"), tmp_path / "task", tmp_path / "work", 0)
+
+
+def test_what_a_task_leaves_empty_has_its_default(tmp_path: Path) -> None:
+    write_task(tmp_path / "task")
+    (tmp_path / "task" / "task.yaml").write_text("task: {description: null}\ngrader: {args: null, timeout: null}\n")
+    teacher = EmbeddedTeacher.open(write_root(tmp_path / "root"), tmp_path / "task", tmp_path / "work", 0)
+    with teacher.fork(edge(0), None, threading.Event()) as fork:
+        assert fork.run_turn(1).score is not None
 
 
 def test_without_a_task_the_mend_is_told(tmp_path: Path) -> None:

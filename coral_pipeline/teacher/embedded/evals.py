@@ -69,6 +69,7 @@ class EvalCommand:
             "metadata": done.verdict.metadata,
         }
         file = self._shared / "attempts" / f"{done.commit}.json"
+        file.parent.mkdir(exist_ok=True)
         file.unlink(missing_ok=True)  # the agent's program may have left a link, or worse, under this name
         file.write_text(json.dumps(record, indent=2))
 

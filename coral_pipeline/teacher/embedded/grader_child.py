@@ -30,8 +30,10 @@ def main() -> None:
         import traceback
 
         report = {"error": str(error), "traceback": traceback.format_exc()[-FEEDBACK_CHARACTERS:]}
-    with os.fdopen(channel, "w") as pipe:
-        json.dump(report, pipe, default=str)
+    # Bytes that a grader could not decode, and passed on, are no text; they become question marks.
+    told = json.dumps(report, default=str, ensure_ascii=False).encode(errors="replace")
+    with os.fdopen(channel, "wb") as pipe:
+        pipe.write(told)
 
 
 def grade(request: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +47,11 @@ def grade(request: dict[str, Any]) -> dict[str, Any]:
         return {"score": float(result), "feedback": "", "metadata": {}}
     explanations = [f"{name}: {score.explanation}" for name, score in result.scores.items() if score.explanation]
     feedback = "\n".join([*([result.feedback] if result.feedback else []), *explanations])
-    return {"score": result.aggregated, "feedback": feedback[:FEEDBACK_CHARACTERS], "metadata": result.metadata}
+    return {
+        "score": result.aggregated,
+        "feedback": feedback[:FEEDBACK_CHARACTERS],
+        "metadata": dict(result.metadata or {}),
+    }
 
 
 def load_grader(request: dict[str, Any]) -> Any:
@@ -53,7 +59,8 @@ def load_grader(request: dict[str, Any]) -> Any:
     try:
         import_module("coral.grader")
     except ImportError:
-        sys.modules.pop("coral", None)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "coral"]:
+            del sys.modules[name]  # another package of that name, or a part of CORAL without what it needs
         sys.path.insert(0, request["stand_in"])
     path = f"{request['private_dir']}/eval/grader.py"
     module = types.ModuleType("task_grader")

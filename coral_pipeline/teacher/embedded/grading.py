@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from coral_pipeline.scores import numeric
 from coral_pipeline.settings import EmbeddedSettings, orient
 from coral_pipeline.teacher.embedded import grader_child
@@ -36,6 +38,19 @@ class Verdict:
     """``improved`` | ``baseline`` | ``regressed`` | ``crashed`` | ``timeout``, as CORAL names them."""
     feedback: str
     metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class _Report(BaseModel):
+    """What the child process tells of an eval."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    score: Any = None
+    feedback: str = ""
+    metadata: dict[str, Any] = {}
+    error: str | None = None
+    """The grader raised this."""
+    traceback: str = ""
 
 
 def grade(
@@ -78,11 +93,11 @@ def grade(
     if done.timed_out:
         return _broken("timeout", f"Eval timed out after {timeout}s.")
     try:
-        report = json.loads(done.channel)
-    except ValueError:
+        report = _Report.model_validate_json(done.channel)
+    except ValidationError:
         return _broken("crashed", "Grader process exited without returning a result")
-    if "error" in report:
-        return _broken("crashed", f"Grader failed: {report['error']}\n{report['traceback']}")
+    if report.error is not None:
+        return _broken("crashed", f"Grader failed: {report.error}\n{report.traceback}")
     return _verdict(report, previous_best, task)
 
 
@@ -96,12 +111,12 @@ def _broken(status: str, feedback: str) -> Verdict:
     return Verdict(None, status, feedback, {"budget_class": "grader_error"})
 
 
-def _verdict(report: dict[str, Any], previous_best: float | None, task: Task) -> Verdict:
-    metadata = {**report["metadata"], "budget_class": "real"}
-    score, feedback = numeric(report["score"]), report["feedback"]
+def _verdict(report: _Report, previous_best: float | None, task: Task) -> Verdict:
+    metadata = {**report.metadata, "budget_class": "real"}
+    score, feedback = numeric(report.score), report.feedback
     if score is None:
-        if report["score"] is not None:
-            feedback = "\n".join([*([feedback] if feedback else []), f"the score is no number: {report['score']}"])
+        if report.score is not None:
+            feedback = "\n".join([*([feedback] if feedback else []), f"the score is no number: {report.score}"])
         return Verdict(None, "crashed", feedback, metadata)
     direction = task.config.grader.direction
     if previous_best is None or orient(score, direction) > orient(previous_best, direction):

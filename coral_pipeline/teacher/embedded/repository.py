@@ -42,7 +42,7 @@ def git_environment(moment: int, author: str) -> dict[str, str]:
 
 
 class Repository:
-    """A working folder under git. Whatever git refuses is a fault of the machine, never of the agent."""
+    """A working folder under git. What git refuses is a fault of the machine."""
 
     def __init__(self, folder: Path, family: ProcessFamily, env: Mapping[str, str]) -> None:
         """``env`` holds ``git_environment``; git runs in ``family``."""
@@ -62,12 +62,17 @@ class Repository:
 
     @property
     def head(self) -> str:
-        """The commit the branch is at."""
-        return (self.folder / ".git" / "refs" / "heads" / BRANCH).read_text().strip()
+        """The commit the branch is at; empty where a program has done away with it."""
+        try:
+            return (self.folder / ".git" / "refs" / "heads" / BRANCH).read_text().strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
 
     def commit_all(self, message: str) -> str | None:
-        """Commit every change; returns the commit, None where nothing had changed."""
+        """Commit every change; returns the commit, None where nothing had changed or there is no repository left."""
         before = self.head
+        if not before:
+            return None
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", message, accept=(0, 1))
         return self.head if self.head != before else None

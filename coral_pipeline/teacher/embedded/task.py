@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction
@@ -20,6 +20,12 @@ class _Section(BaseModel):
     """As much of CORAL's configuration as is used; the rest is left alone."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """What is left empty has its default."""
+        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
 class TaskSection(_Section):
@@ -53,6 +59,11 @@ class Task:
         self.config = config
         self.grader_dir = grader_dir
         self.fingerprint = fingerprint
+
+    def directed(self, direction: Direction) -> Task:
+        """The same task with scores better in this direction."""
+        grader = self.config.grader.model_copy(update={"direction": direction})
+        return Task(self.config.model_copy(update={"grader": grader}), self.grader_dir, self.fingerprint)
 
     @classmethod
     def read(cls, folder: Path) -> Task:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import EmbeddedSettings
+from coral_pipeline.settings import Direction, EmbeddedSettings
 from coral_pipeline.teacher.embedded.fork import EmbeddedFork, Grounds, machine_faults, state_name
 from coral_pipeline.teacher.embedded.repository import Repository
 from coral_pipeline.teacher.embedded.root import Root
@@ -49,16 +49,19 @@ class EmbeddedTeacher:
         workdir: Path,
         seed: int,
         settings: EmbeddedSettings = EmbeddedSettings(),
+        direction: Direction | None = None,
     ) -> EmbeddedTeacher:
         """The teacher of the root in ``root_dir`` (a copied root folder), which keeps its states in ``workdir``.
 
         ``task_dir`` holds ``task.yaml`` and ``grader/grader.py``. ``workdir`` is for this tree alone and may
-        hold the states of an earlier run; it is left alone until the first fork. Raises ``BadInput`` where
-        root or task cannot be used.
+        hold the states of an earlier run; it is left alone until the first fork. ``direction``: None, the task's
+        own. Raises ``BadInput`` where root or task cannot be used.
         """
         if task_dir is None:
             raise BadInput(root_dir, "no task.yaml near it", "keep the task's folder beside the root's")
-        return cls(root_dir, Grounds(Task.read(task_dir), Root.read(root_dir), workdir.absolute(), seed, settings))
+        task = Task.read(task_dir)
+        task = task if direction is None else task.directed(direction)
+        return cls(root_dir, Grounds(task, Root.read(root_dir), workdir.absolute(), seed, settings))
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides what the teacher answers on a given root."""

@@ -124,9 +124,8 @@ class Toolbox:
             self.failed_tool_calls += 1
         else:
             self.knowledge |= touch_of_call(call.tool, call.arguments)
-        part = ContentPart(
-            type="tool_result", tool_call_id=id, name=call.tool, text=result.output, is_error=result.is_error
-        )
+        text = result.output.encode(errors="replace").decode()  # file names need not be Unicode
+        part = ContentPart(type="tool_result", tool_call_id=id, name=call.tool, text=text, is_error=result.is_error)
         self.messages.append(Message(role="tool", content=(part,)))
         return result
 
