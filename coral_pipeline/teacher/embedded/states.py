@@ -92,9 +92,9 @@ class States:
         return self._states / name
 
     def begin(self, name: str) -> Path:
-        """An empty working folder for the state to come; what an earlier try left there is gone."""
+        """An empty working folder for the state to come; what an earlier try made of it is gone."""
+        self.discard(name)
         folder = self._work / name
-        remove_tree(folder)
         folder.mkdir(parents=True)
         return folder
 

@@ -56,7 +56,7 @@ class Paths:
         """``names``: for each folder the name it is shown under."""
         pairs = {str(form): name for folder, name in names.items() for form in (folder, folder.resolve())}
         self._shown = dict(sorted(pairs.items(), key=lambda pair: -len(pair[0])))
-        self._pattern = re.compile("|".join(map(re.escape, self._shown)))
+        self._pattern = re.compile(rf"(?:{'|'.join(map(re.escape, self._shown))})(?![\w-])")
 
     def show(self, text: str) -> str:
         """The text with folders of this machine under their constant names."""
