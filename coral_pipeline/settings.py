@@ -233,6 +233,8 @@ class EmbeddedSettings(Settings):
     """Time limit of an eval where the task gives none."""
     grading_grace_seconds: float = Field(default=5.0, ge=0)
     """How long past its limit an eval may take to say so itself before it is killed."""
+    min_free_bytes: int = Field(default=16 << 20, ge=0)
+    """Free disk space without which a turn is not begun, nor believed when it ends."""
     output_characters: int = Field(default=6_000, ge=1)
     """A tool's output beyond this is cut."""
     program_bytes: int = Field(default=200_000, ge=1)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -373,6 +375,19 @@ def test_a_full_disk_is_a_fault_of_the_machine(tmp_path: Path, monkeypatch: pyte
             fork.run_turn(1)
         monkeypatch.undo()
         assert [lasting(fork.run_turn(number)) for number in (1, 2)] == undisturbed, "tried again, it goes on"
+
+
+def test_a_turn_on_a_nearly_full_disk_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room when the turn begins and none when it ends."""
+    teacher = open_teacher(tmp_path)
+    rooms = iter([1 << 40, 1 << 10])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=next(rooms)))
+    with (
+        teacher.fork(edge(0), None, threading.Event()) as fork,
+        pytest.raises(InfrastructureFault, match="1024 bytes are left"),
+    ):
+        fork.run_turn(1)
+    assert not (tmp_path / "work" / "states" / "0-1").exists()
 
 
 def test_a_program_that_does_away_with_its_fork_ends_without_a_score(tmp_path: Path) -> None:

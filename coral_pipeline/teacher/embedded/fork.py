@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import random
+import shutil
 import sys
 import threading
 import time
@@ -47,6 +48,12 @@ class Grounds:
     def states(self) -> States:
         """The states of the root's tree."""
         return States(self.workdir)
+
+    def require_space(self) -> None:
+        """Raises ``InfrastructureFault`` where the disk is all but full."""
+        free = shutil.disk_usage(self.workdir).free
+        if free < self.settings.min_free_bytes:
+            raise InfrastructureFault(f"disk full: {free} bytes are left for {self.workdir}")
 
     def family(self, name: str, stop: threading.Event | None = None) -> ProcessFamily:
         """The processes of the edge of that name."""
@@ -110,6 +117,7 @@ class EmbeddedFork:
         before = Session.read(grounds.states.path(self._state))
         session = before.model_copy(update={"moment": before.moment + SECONDS_PER_EVAL})
         folder = grounds.states.begin(name)
+        grounds.require_space()
         grounds.states.copy(self._state, folder)
         code, shared = folder / "fork" / "code", folder / "fork" / "shared"
         env, paths = grounds.environment(folder / "tmp", session.moment), grounds.paths(folder)
@@ -129,6 +137,7 @@ class EmbeddedFork:
         context_bytes = before.context_bytes + sum(map(_bytes, tools.messages))
         after = after.model_copy(update={"context_bytes": context_bytes, "calls": before.calls + tools.tool_calls})
         self._family.end()  # nothing may go on writing into what becomes the state
+        grounds.require_space()  # else a program may have failed for want of it, which says nothing about the program
         after.write(folder / "fork")
         grounds.states.finish(name, folder)
         return self._turn(name, tools, evaluate, context_bytes), name
