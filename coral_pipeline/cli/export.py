@@ -47,13 +47,14 @@ def export(
     Examples: `coral-pipeline export data/tree --ranked data/paths --credit data/batch --out data/export`,
     `coral-pipeline export data/output --format sft --out data/export`
     """
-    from coral_pipeline.cli.console import stdout, track
+    from coral_pipeline.cli.console import stdout, track, writing
     from coral_pipeline.export.dataset import FORMATS, write_dataset
     from coral_pipeline.export.layout import find_roots
 
     formats = tuple(each for each in FORMATS if format in (Wanted.all, each))
     roots = find_roots(sources, ranked, credit, need_credit=set(formats) != {"sft"})
-    done = write_dataset(track(roots, "Exporting", len(roots)), out, formats)
+    with writing(out):
+        done = write_dataset(track(roots, "Exporting", len(roots)), out, formats)
     stdout.print(f"{done.paths} selected paths of {done.roots} root{'s' * (done.roots != 1)}: {out}", soft_wrap=True)
     if "sft" in formats:
         skipped = f", {done.without_transcript} paths have no transcript" if done.without_transcript else ""

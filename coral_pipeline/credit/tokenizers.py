@@ -1,6 +1,6 @@
 """Tokenizers that say which tokens each message of a conversation adds (method C7).
 
-``byte`` needs no download. Anything else names a Hugging Face tokenizer, see ``coral_pipeline.credit.templates``.
+``byte`` needs no download. Anything else names a Hugging Face tokenizer, see ``coral_pipeline.credit.hub``.
 """
 
 from __future__ import annotations
@@ -139,6 +139,6 @@ def load_tokenizer(spec: str) -> Tokenizer:
         return ByteTokenizer()
     if not spec.strip():
         raise BadInput("tokenizer", "the name is empty", f"name {BYTE} or a Hugging Face tokenizer")
-    from coral_pipeline.credit.templates import load_template_tokenizer
+    from coral_pipeline.credit.hub import load_template_tokenizer
 
     return load_template_tokenizer(spec)

@@ -50,6 +50,7 @@ def test_sft_needs_no_credit(folder: Path, tmp_path: Path) -> None:
         (["nowhere", "--out", "x"], "nowhere: no finished tree (tree.json) here"),
         (["tree", "--out", "x"], "tree: its ranked paths are not there"),
         (["tree", "--ranked", "paths", "--out", "x"], "tree: its credit is not there"),
+        (["tree", "--ranked", "paths", "--credit", "batch", "--out", "tree/tree.json"], "cannot be written"),
     ],
 )
 def test_input_that_cannot_be_used_is_one_line_and_exit_code_1(folder: Path, arguments: list[str], said: str) -> None:

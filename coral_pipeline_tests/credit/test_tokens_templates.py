@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,18 @@ class TestRenderers:
             load_tokenizer(f"{save_tokenizer(tmp_path, None, special_tokens=QWEN3_TOKENS[:3])}@qwen3")
 
 
-def test_a_tokenizer_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(BadInput, match=r"tokenizer .*nowhere: cannot be loaded"):
-        load_tokenizer(str(tmp_path / "nowhere"))
+class TestNotThere:
+    def test_a_folder_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match=r"tokenizer .*nowhere: cannot be loaded"):
+            load_tokenizer(str(tmp_path / "nowhere"))
+
+    def test_a_folder_without_a_tokenizer_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match="cannot be loaded"):
+            load_tokenizer(str(tmp_path))
+
+    def test_a_hub_that_cannot_be_reached_is_asked_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with socket.socket() as nobody:  # bound, but nobody listens: connections are refused
+            nobody.bind(("127.0.0.1", 0))
+            monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+            with pytest.raises(BadInput, match="tokenizer nobody/nothing: cannot be loaded"):
+                load_tokenizer("nobody/nothing")
