@@ -55,8 +55,10 @@ class RecordFile:
             self._size += len(line)
 
     def close(self) -> None:
-        """Close the file; every appended record is on the disk already."""
-        os.close(self._file)
+        """Close the file; every appended record is on the disk already, and no further one is taken."""
+        with self._lock:
+            os.close(self._file)
+            self._file = -1  # the system may give the old number to another file
 
 
 def encode(record: dict[str, Any]) -> bytes:

@@ -226,6 +226,14 @@ def test_a_failed_flush_is_a_fault_and_leaves_nothing_behind(tmp_path: Path, mon
     assert [record["n"] for record in RecordFile(tmp_path / "records").records] == [1, 3]
 
 
+def test_a_thread_that_outlives_the_file_can_write_to_no_other(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "records")
+    file.close()
+    with (tmp_path / "other").open("w"), pytest.raises(InfrastructureFault):
+        file.append({"n": 1})
+    assert (tmp_path / "other").read_text() == ""
+
+
 def test_a_full_disk_while_the_tables_are_written_can_be_resumed(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
