@@ -111,6 +111,7 @@ class Line:
                     call.response += data
                     await response.write(data)
                 call.outcome = "ok"
+                await response.write_eof()  # before the answer is looked into: the agent need not wait for that
             return response
 
     def _judge(self, call: Call) -> None:
