@@ -226,7 +226,8 @@ def _differences(found: Mapping[str, Any], expected: Mapping[str, Any], prefix: 
         if isinstance(was, dict) and isinstance(now, dict):
             yield from _differences(was, now, f"{prefix}{name}.")
         elif was != now:
-            yield f"{prefix}{name} was {json.dumps(was)}, now {json.dumps(now)}"
+            was, now = (json.dumps(side[name]) if name in side else "absent" for side in (found, expected))
+            yield f"{prefix}{name} was {was}, now {now}"
 
 
 @contextmanager
