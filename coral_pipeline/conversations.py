@@ -78,16 +78,9 @@ class Conversations:
     def path(self, edge_ids: Iterable[int]) -> list[int]:
         """Positions of the messages along a path, given its edges from the root down.
 
-        Raises ``BadInput`` for an edge the tree does not have, or that has no messages while others do.
+        An edge of which a Teacher told no messages adds none.
         """
-        positions: list[int] = []
-        for edge_id in edge_ids:
-            if edge_id not in self.edge_paths:
-                raise BadInput(self.folder, f"has no edge {edge_id}", "rank this tree's own paths")
-            if not self.of_edge[edge_id] and self.rows:
-                raise BadInput(f"{self._file}, edge {edge_id}", "has no messages", REMAKE)
-            positions.extend(self.of_edge[edge_id])
-        return positions
+        return [position for edge_id in edge_ids for position in self.of_edge[edge_id]]
 
     def leaf_paths(self) -> list[TreePath]:
         """The paths to every childless node but the root, by leaf id."""
@@ -110,10 +103,6 @@ class Conversations:
                 mend = f"rank {self.folder} again"
                 raise BadInput(f"{file}, leaf {row['leaf_id']}", f"its edges {list(edge_ids)} are no path", mend)
         return [TreePath(row["leaf_id"], tuple(row["edge_ids"]), row) for row in selected]
-
-    @property
-    def _file(self) -> Path:
-        return self.folder / tables.MESSAGES.file_name
 
 
 def shared_prefixes(paths: Iterable[Sequence[int]]) -> list[int]:

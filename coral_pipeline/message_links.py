@@ -52,7 +52,7 @@ def message_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def chains(folder: Path, rows: Sequence[Row], edge_paths: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    """The positions of each edge's messages in order, its first one following the last one of the edge before.
+    """The positions of each edge's messages in order, its first one following the last one on the path before it.
 
     ``edge_paths``: for every edge, the edges from the root down to it. Raises ``BadInput`` for a message
     that is not linked so.
@@ -69,10 +69,12 @@ def chains(folder: Path, rows: Sequence[Row], edge_paths: Mapping[int, tuple[int
         position_of[row["message_id"]] = position
         members[row["edge_id"]].append(position)
     made: dict[int, tuple[int, ...]] = {}
+    last: dict[int, str | None] = {}
     for edge_id in sorted(edge_paths, key=lambda edge: len(edge_paths[edge])):
         above = edge_paths[edge_id][:-1]
-        before = rows[made[above[-1]][-1]]["message_id"] if above and made[above[-1]] else None
+        before = last[above[-1]] if above else None
         made[edge_id] = _chain(file, edge_id, rows, members[edge_id], position_of, before)
+        last[edge_id] = rows[made[edge_id][-1]]["message_id"] if made[edge_id] else before
     return made
 
 

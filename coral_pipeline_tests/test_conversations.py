@@ -100,10 +100,12 @@ def test_messages_that_are_no_conversation_are_refused_and_one_is_named(
         read(tmp_path, rows)
 
 
-def test_an_edge_without_messages_beside_others_that_have_some_is_refused(tmp_path: Path) -> None:
-    conversations = read(tmp_path, [row for row in ROWS if row["edge_id"] != 3])
-    with pytest.raises(BadInput, match="edge 3: has no messages"):
-        conversations.path((0, 3))
+def test_an_edge_of_which_nothing_is_told_adds_nothing_and_the_next_goes_on_from_before_it(tmp_path: Path) -> None:
+    rows = [row for row in changed(ROWS, "e4.0", parent_message_id=None) if row["edge_id"] not in (1, 3)]
+    conversations = read(tmp_path, rows)
+    assert conversations.path((0, 3)) == conversations.path((0,)) == list(range(10))
+    ids = [conversations.rows[position]["message_id"] for position in conversations.path((1, 4))]
+    assert ids == [f"e4.{place}" for place in range(10)]
 
 
 def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def export(
         done = write_dataset(track(roots, "Exporting", len(roots)), out, formats)
     stdout.print(f"{done.paths} selected paths of {done.roots} root{'s' * (done.roots != 1)}: {out}", soft_wrap=True)
     if "sft" in formats:
-        skipped = f", {done.without_transcript} paths have no transcript" if done.without_transcript else ""
+        skipped = f", {done.without_transcript} paths have nothing (new) to train on" if done.without_transcript else ""
         stdout.print(f"  sft: {done.samples} samples{skipped}")
     if "tokens" in formats:
         stdout.print(f"  tokens: {done.branches} branches, {done.tokens:,} tokens, {done.trained_tokens:,} to train on")

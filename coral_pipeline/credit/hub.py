@@ -24,7 +24,9 @@ def load_template_tokenizer(spec: str) -> Tokenizer:
     from renderers import config_from_name, create_renderer
     from renderers.base import MODEL_RENDERER_MAP, load_tokenizer
 
-    name, _, renderer = spec.partition("@")
+    name, at, renderer = spec.partition("@")
+    # What is written names the tokenizer, not where it lies on this machine.
+    shown = f"{Path(name).resolve().name}{at}{renderer}" if Path(name).is_dir() else spec
     try:
         _find(name)
         tokenizer = load_tokenizer(name)
@@ -33,10 +35,10 @@ def load_template_tokenizer(spec: str) -> Tokenizer:
         mend = "name byte, a directory with a tokenizer, or a model on the Hugging Face hub"
         raise BadInput(f"tokenizer {name}", f"cannot be loaded ({reason})", mend) from error
     if not renderer and name not in MODEL_RENDERER_MAP:
-        return ChatTemplateTokenizer(spec, tokenizer)
+        return ChatTemplateTokenizer(shown, tokenizer)
     try:
         config = config_from_name(renderer or MODEL_RENDERER_MAP[name])
-        return RendererTokenizer(spec, tokenizer, create_renderer(tokenizer, config))
+        return RendererTokenizer(shown, tokenizer, create_renderer(tokenizer, config))
     except (ValueError, AssertionError) as error:
         known = ", ".join(sorted(set(MODEL_RENDERER_MAP.values())))
         reason = str(error).splitlines()[0]

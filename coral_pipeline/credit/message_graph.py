@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,8 @@ def record_line(conversations: Conversations, tokens: TokenTable, paths: Sequenc
 def build_episode(conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath]) -> WireEpisode:
     """The messages on ``paths`` as a verifiers episode.
 
-    Nodes come path by path, so ``Trace.branches`` are the paths in their order. ``info["branches"]`` says
+    Nodes come path by path, so ``Trace.branches`` are the paths in their order (those with messages of their
+    own). ``info["branches"]`` says
     of each which leaf it leads to and how many of its first nodes and tokens an earlier branch already
     carries: a trainer that takes every branch skips these, or shared tokens train more than once.
     ``info["message_ids"]`` and ``info["edge_ids"]`` are parallel to ``Trace.nodes``.
@@ -162,7 +163,7 @@ def _messages(row: Row) -> list[Any]:
             case _:
                 parts = [part for part in row["content"] or () if part["type"] == "tool_call"]
                 tool_calls = [
-                    ToolCall(id=part["tool_call_id"] or "", name=part["name"], arguments=part["arguments"] or "{}")
+                    ToolCall(id=part["tool_call_id"] or "", name=part["name"], arguments=_arguments(part))
                     for part in parts
                 ]
                 messages.append(
@@ -173,6 +174,10 @@ def _messages(row: Row) -> list[Any]:
                     )
                 )
     return messages
+
+
+def _arguments(part: Mapping[str, Any]) -> str:
+    return "{}" if part["arguments"] is None else str(part["arguments"])
 
 
 def _call(row: Row, node: int) -> ModelCall | None:
@@ -192,10 +197,11 @@ def _call(row: Row, node: int) -> ModelCall | None:
 def _branches(
     conversations: Conversations, tokens: TokenTable, paths: Sequence[TreePath], routes: Sequence[Sequence[int]]
 ) -> list[dict[str, Any]]:
+    inner = {position for route in routes for position in route[:-1]}
     branches = []
     for path, route, shared in zip(paths, routes, shared_prefixes(routes), strict=True):
-        if not route:
-            continue
+        if not route or route[-1] in inner or shared == len(route):
+            continue  # Without messages of its own it ends inside another branch, or is the same as one before.
         carried = [conversations.rows[position] for position in route[:shared]]
         branches.append(
             dict(path.columns)

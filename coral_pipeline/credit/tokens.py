@@ -158,11 +158,11 @@ def _with_recorded(folder: Path, row: Row, rendered: Rendered, stop_ids: frozens
         return MessageTokens(rendered, None, RENDERED)
     if not row["sampled"]:
         raise BadInput(thing, "has recorded token ids but was not sampled", "record ids of sampled messages only")
-    if any(token_id < 0 for token_id in ids):
-        raise BadInput(thing, f"has the token id {min(ids)}", "record ids of 0 and up")
+    if any(token_id is None or token_id < 0 for token_id in ids):
+        raise BadInput(thing, "has a token id that is none or negative", "record ids of 0 and up")
     if logprobs is not None and len(logprobs) != len(ids):
         raise BadInput(thing, f"has {len(ids)} token ids but {len(logprobs)} log-probabilities", "record one per token")
-    if logprobs is not None and not all(math.isfinite(logprob) for logprob in logprobs):
+    if logprobs is not None and any(value is None or not math.isfinite(value) for value in logprobs):
         raise BadInput(thing, "has a log-probability that is not finite", "record finite numbers")
     places = np.flatnonzero(rendered.mask)
     first, after = (int(places[0]), int(places[-1]) + 1) if places.size else (len(rendered.mask), len(rendered.mask))

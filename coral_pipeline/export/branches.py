@@ -21,15 +21,15 @@ def branch_rows(
 ) -> Iterator[dict[str, Any]]:
     """The streams of one root, best path first: rows of ``tables.BRANCHES``.
 
-    Paths without any token (a tree without transcripts) make none.
+    A path on which there is nothing to train that an earlier one does not carry makes none.
     """
     routes = [conversations.path(path.edge_ids) for path in paths]
     for path, route, shared in zip(paths, routes, shared_prefixes(routes), strict=True):
-        if route:
-            rows = [conversations.rows[position] for position in route]
-            identity = path_identity(conversations, path, stage)
+        rows = [conversations.rows[position] for position in route]
+        stream = _stream(tokens, tokens.places(rows), shared) if rows else None
+        if stream is not None and (stream["labels"] != IGNORED).any():
             lineage = {"edge_ids": list(path.edge_ids), "message_ids": [row["message_id"] for row in rows]}
-            yield identity | {"tokenizer": tokens.tokenizer} | lineage | _stream(tokens, tokens.places(rows), shared)
+            yield path_identity(conversations, path, stage) | {"tokenizer": tokens.tokenizer} | lineage | stream
 
 
 def _stream(tokens: TokenTable, places: Sequence[int], shared: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class DatasetSummary:
 
     @property
     def without_transcript(self) -> int:
-        """Selected paths on which the Teacher sampled no message; they make no sample."""
+        """Selected paths on which nothing is told that could be trained, or nothing new; they make no sample."""
         return self.paths - self.samples
 
 
@@ -56,7 +56,11 @@ def write_dataset(roots: Iterable[RootFolders], out: Path, formats: Iterable[For
     out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as files:
         sft = files.enter_context(SftWriter(out)) if "sft" in wanted else None
-        branches = files.enter_context(tables.BRANCHES.writer(out, plain=["input_ids", "labels"])) if "tokens" in wanted else None
+        branches = (
+            files.enter_context(tables.BRANCHES.writer(out, plain=["input_ids", "labels"]))
+            if "tokens" in wanted
+            else None
+        )
         traces = files.enter_context(tables.text_file(out / TRACES_FILE)) if "verifiers" in wanted else None
         for root in roots:
             conversations = Conversations.read(root.tree)

@@ -32,11 +32,14 @@ LARGEST_INTEGER = 2**63 - 1
 def sft_samples(tree_dir: Path, ranked_dir: Path, stage: str | None = None) -> Iterator[dict[str, Any]]:
     """The samples of one root, best path first: rows of ``tables.SFT_SAMPLES`` with messages as dicts.
 
-    ``stage``: of the root, where ``tree.json`` does not say. A path on which the Teacher sampled nothing
-    (a tree without transcripts) makes no sample.
+    ``stage``: of the root, where ``tree.json`` does not say. A path on which there is nothing to train that an
+    earlier one does not carry (in a tree without transcripts: any) makes no sample.
     """
     conversations = Conversations.read(tree_dir)
     yield from samples_of(conversations, conversations.selected_paths(ranked_dir), stage)
+
+
+SCORES = ("avg_cleanliness", "avg_knowledge", "avg_score", "avg_score_rank", "max_score", "max_score_rank")
 
 
 def samples_of(
@@ -47,8 +50,8 @@ def samples_of(
     routes = [conversations.path(path.edge_ids) for path in paths]
     for path, route, shared in zip(paths, routes, shared_prefixes(routes), strict=True):
         rows = [conversations.rows[position] for position in route]
-        if any(row["sampled"] for row in rows):
-            messages, message_ids = _messages(rows, shared)
+        messages, message_ids = _messages(rows, shared)
+        if any(message["weight"] for message in messages):
             yield {
                 "messages": messages,
                 "tools": tools,
@@ -59,9 +62,6 @@ def samples_of(
                 "message_ids": message_ids,
                 "shared_messages": sum(len(chat_messages(row)) for row in rows[:shared]),
             }
-
-
-SCORES = ("avg_cleanliness", "avg_knowledge", "avg_score", "avg_score_rank", "max_score", "max_score_rank")
 
 
 def path_identity(conversations: Conversations, path: TreePath, stage: str | None) -> dict[str, Any]:
@@ -117,7 +117,9 @@ class SftWriter(contextlib.AbstractContextManager["SftWriter"]):
     """Writes samples one by one into a folder; the files appear when the ``with`` block ends well.
 
     - ``sft.jsonl`` and ``sft.parquet``: the samples. ``datasets.load_dataset`` (4.7 on) reads messages of
-      both as objects with no other keys than their own. ``tools`` is a JSON text in both.
+      both as objects with no other keys than their own; scores of ``sft.jsonl`` it rounds to ten digits.
+      ``tools`` is a JSON text in both. TRL heeds the weights where the chat template puts
+      ``{% generation %}`` around messages of weight 1 (``assistant_only_loss``).
     - ``llama_factory/``: the same for LLaMA-Factory, see ``export.llama_factory``.
     """
 

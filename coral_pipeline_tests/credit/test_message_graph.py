@@ -197,6 +197,19 @@ def test_a_tree_without_transcripts_has_no_branches(tmp_path: Path) -> None:
     assert (trace.nodes, trace.branches, trace.info["branches"]) == ([], [], [])
 
 
+def test_a_path_that_ends_inside_another_is_no_branch_of_its_own(tmp_path: Path) -> None:
+    # Nothing is told of edge 3, so the path to leaf 4 ends where edge 0 does, on the way to leaf 3.
+    trace = written(tmp_path, ADVANTAGES, [row for row in talking_rows() if row["edge_id"] != 3])
+    assert list(by_leaf(trace)) == [3, 5]
+    assert [len(branch.nodes) for branch in trace.branches] == [20, 20]
+
+
+def test_paths_that_are_the_same_are_one_branch(tmp_path: Path) -> None:
+    trace = written(tmp_path, ADVANTAGES, [row for row in talking_rows() if row["edge_id"] not in (2, 3, 5)])
+    assert list(by_leaf(trace)) == [3, 5]
+    assert [len(branch.nodes) for branch in trace.branches] == [10, 20]
+
+
 def test_tools_recorded_with_the_tree_are_on_the_first_node_of_each_session(tmp_path: Path) -> None:
     tree = write_talking_tree(tmp_path / "tree")
     info = json.loads((tree / "tree.json").read_text())

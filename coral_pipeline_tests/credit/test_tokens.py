@@ -144,7 +144,9 @@ class TestRecordedIds:
         [
             ({"sampled_token_ids": [1, 2], "sampled_logprobs": [-1.0]}, "2 token ids but 1 log-probabilities"),
             ({"sampled_logprobs": [-1.0]}, "log-probabilities but no token ids"),
-            ({"sampled_token_ids": [-1]}, "token id -1"),
+            ({"sampled_token_ids": [-1]}, "token id that is none or negative"),
+            ({"sampled_token_ids": [1, None]}, "token id that is none or negative"),
+            ({"sampled_token_ids": [1], "sampled_logprobs": [None]}, "not finite"),
             ({"sampled_token_ids": [1], "sampled_logprobs": [float("-inf")]}, "not finite"),
             ({"sampled_token_ids": [1], "sampled": False}, "was not sampled"),
         ],

@@ -96,5 +96,10 @@ def test_log_probabilities_stand_where_they_were_recorded_and_nowhere_else(tmp_p
     assert known == [(begin, -1 / 3), (begin + 1, 0.0)]
 
 
+def test_a_path_that_adds_nothing_to_an_earlier_one_has_no_stream(tmp_path: Path) -> None:
+    rows = streams(tmp_path, [row for row in talking_rows() if row["edge_id"] != 2], ADVANTAGES)
+    assert [row["leaf_id"] for row in rows] == [4]
+
+
 def test_a_tree_without_transcripts_has_no_streams(tmp_path: Path) -> None:
     assert streams(tmp_path, [], ADVANTAGES) == []

@@ -219,6 +219,11 @@ class TestHostileTranscripts:
         prompts = [message(f"p{e}", f"p{b}" if b is not None else None, e, "user", text("go")) for e, b in EDGES]
         assert samples_of(tmp_path / "prompts", prompts) == []
 
+    def test_a_path_that_adds_nothing_to_an_earlier_one_makes_no_sample(self, tmp_path: Path) -> None:
+        # Nothing is told of edge 2, so the second path has only what the first already carries.
+        samples = samples_of(tmp_path, [row for row in talking_rows() if row["edge_id"] != 2])
+        assert [sample["leaf_id"] for sample in samples] == [4]
+
     def test_no_samples_make_files_that_load(self, tmp_path: Path) -> None:
         assert write_sft([], tmp_path) == 0
         assert pq.read_table(tmp_path / "sft.parquet").num_rows == 0
