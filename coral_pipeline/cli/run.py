@@ -21,9 +21,14 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder to write into, outside the Student run.")] = DEFAULT_OUTPUT,
     num_roots: Annotated[int | None, typer.Option(min=1, show_default="30", help="Roots to choose.")] = None,
     teacher: Annotated[
-        str | None, typer.Option(help="Who explores: embedded, simulated or scripted.", show_default="embedded")
+        str | None,
+        typer.Option(help="Who explores: embedded, opencode, simulated or scripted.", show_default="embedded"),
     ] = None,
     script: Annotated[Path | None, typer.Option(help="Answers of the scripted teacher, JSON Lines.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Model endpoint of the opencode teacher, such as http://gpu1:30000/v1.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model of the opencode teacher, as the endpoint lists it.")] = None,
     seed: Annotated[int | None, typer.Option(show_default="0", help="Seed of teachers without a model.")] = None,
     width: Annotated[int | None, typer.Option(min=1, show_default="8", help="Expansions of one round.")] = None,
     trees_at_once: Annotated[
@@ -57,6 +62,7 @@ def run(
     options: dict[str, dict[str, Any]] = {
         "selection": {"num_roots": num_roots},
         "teacher": {"name": teacher, "seed": seed, "script": script and script.absolute()},
+        "opencode": {"endpoint": endpoint, "model": model},
     }
     chosen = _with_options(read_settings(settings, width), options, trees_at_once)
     read_direction(student_run)

@@ -42,6 +42,7 @@ def sft_dataset(
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versions.folder_version(tables.TABLES["sft_dataset"], out)),
         metadata={
+            "coverage by stage": metadata.picture("coverage by stage", stage_coverage_svg(coverage)),
             "roots done": len(done),
             "roots missing": missing,
             "selected paths": summary.paths,
@@ -49,7 +50,6 @@ def sft_dataset(
             "without transcript": summary.without_transcript,
             "tokens": summary.tokens,
             "trained tokens": summary.trained_tokens,
-            "coverage by stage": metadata.picture("coverage by stage", stage_coverage_svg(coverage)),
             "coverage in numbers": metadata.table_of(map(dataclasses.asdict, coverage)),
             "files": sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
             "folder": dg.MetadataValue.path(str(out)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class Plot:
             script=settings.teacher.script,
             simulation=settings.simulation,
             embedded=settings.embedded,
+            opencode=settings.opencode,
+            api_key=os.environ.get(settings.opencode.api_key_variable, ""),
             opencode=settings.opencode,
             api_key=os.environ.get(settings.opencode.api_key_variable, ""),
         )

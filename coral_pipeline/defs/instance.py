@@ -14,10 +14,12 @@ from coral_pipeline.errors import BadInput
 
 HOME = "dagster_home"
 """Under the output folder: ``DAGSTER_HOME`` of its runs."""
-LAUNCHED_BY = {"coral_pipeline/launched_by": "coral-pipeline run"}
+LAUNCHED_BY = {"coral_pipeline/launched_by": "run"}
 """Tag of the runs that this process executes itself."""
 _SHARED = """\
 telemetry:
+  enabled: false
+nux:
   enabled: false
 concurrency:
   pools:

@@ -25,7 +25,7 @@ def picture(title: str, svg: str) -> dg.MarkdownMetadataValue:
 
 def preview(table: pa.Table, columns: Sequence[str] | None = None, rows: int = PREVIEW_ROWS) -> dg.TableMetadataValue:
     """The first rows of a table (some of its columns), made readable."""
-    shown = table.select(columns or table.column_names)
+    shown = table.select(list(columns or table.column_names))
     records = [
         dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in shown.slice(0, rows).to_pylist()
     ]

@@ -30,6 +30,20 @@ from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.teacher.protocol import Stopped
 
 GROUP = "roots"
+PATH_COLUMNS = (
+    "rank",
+    "leaf_id",
+    "selected",
+    "PathScore",
+    "max_score",
+    "max_score_rank",
+    "avg_score",
+    "avg_score_rank",
+    "avg_cleanliness",
+    "avg_knowledge",
+    "excluded_reason",
+)
+"""Of the paths shown in the UI."""
 
 
 @dg.asset(partitions_def=ROOTS, deps=[root_folders], group_name=GROUP, pool=TREES, kinds={"python", "parquet"})
@@ -61,6 +75,8 @@ def explored_trees(
         data_version=dg.DataVersion(lineage.content("explored_trees", key)),
         tags=lineage.tags("explored_trees", key),
         metadata={
+            "tree": metadata.picture("tree", tree_svg(nodes, edges, summary.direction)),
+            "score by depth": metadata.picture("score by depth", score_by_depth_svg(nodes, summary.direction)),
             "stop reason": summary.stop_reason,
             "best score": summary.best_score,
             "root score": summary.root.score,
@@ -71,8 +87,6 @@ def explored_trees(
             "rounds": summary.rounds,
             "tokens": summary.tokens,
             "seconds of turns": round(summary.seconds, 1),
-            "tree": metadata.picture("tree", tree_svg(nodes, edges, summary.direction)),
-            "score by depth": metadata.picture("score by depth", score_by_depth_svg(nodes, summary.direction)),
             "tree.json": dg.MetadataValue.json(json.loads((plot.out / TREE_FILE).read_text())),
             "folder": dg.MetadataValue.path(str(plot.out)),
             "dagster/row_count": nodes.num_rows,
@@ -99,12 +113,12 @@ def ranked_paths(
         data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
         tags=Lineage(folders, settings).tags("ranked_paths", key),
         metadata={
+            "PathScore": metadata.picture("PathScore", path_scores_svg(ranked, settings.paths)),
+            "tree with the selected paths": metadata.picture("tree with the selected paths", picture),
             "selected": len(selected),
             "candidates": sum(row["candidate"] for row in rows),
             "excluded": metadata.count_table("reason", Counter(filter(None, ranked["excluded_reason"].to_pylist()))),
-            "PathScore": metadata.picture("PathScore", path_scores_svg(ranked, settings.paths)),
-            "tree with the selected paths": metadata.picture("tree with the selected paths", picture),
-            "paths": metadata.preview(ranked.drop_columns(["node_ids", "edge_ids", "candidate"]), rows=len(rows)),
+            "paths": metadata.preview(ranked, PATH_COLUMNS, rows=len(rows)),
         },
     )
 
@@ -132,6 +146,7 @@ def advantage_batches(
         data_version=dg.DataVersion(version),
         tags=tags,
         metadata={
+            "advantages": metadata.picture("advantages", advantage_histogram_svg(edges)),
             "estimator": batch.estimator,
             "edges": len(edges),
             "unassigned": described["unassigned"],
@@ -139,7 +154,6 @@ def advantage_batches(
             "sampled tokens": tokens.sampled_tokens,
             "messages": tokens.messages,
             "SFT samples": dataset.samples,
-            "advantages": metadata.picture("advantages", advantage_histogram_svg(edges)),
             "description": dg.MetadataValue.json(described),
             "preview": metadata.preview(edges.drop_columns(["diagnostics"])),
             "folder": dg.MetadataValue.path(str(out)),

@@ -22,6 +22,8 @@ from coral_pipeline.student_run.roots import account, select_roots, shortages
 from coral_pipeline.student_run.stages import label_stages
 
 GROUP = "student_run"
+ROOT_COLUMNS = ("root", "score", "stage", "selection_reason", "global_index", "agent_id")
+"""Of the roots shown in the UI."""
 
 
 @dg.asset(partitions_def=STUDENT_RUNS, group_name=GROUP, kinds={"python", "parquet"})
@@ -67,9 +69,9 @@ def stage_labels(
         value=tables,
         data_version=dg.DataVersion(versions.tables_version(tables)),
         metadata={
+            "score curve": picture("score curve", score_curve_svg(labels, None, direction)),
             "snapshots by stage": count_table("stage", Counter(labels["stage"].to_pylist())),
             "staged by": labels["staged_by"][0].as_py(),
-            "score curve": picture("score curve", score_curve_svg(labels, None, direction)),
             "preview": preview(labels),
         },
     )
@@ -102,12 +104,12 @@ def selected_roots(
         value=tables,
         data_version=dg.DataVersion(versions.combined(versions.tables_version(tables), *root_versions)),
         metadata={
-            "roots": roots.num_rows,
-            "roots by stage": table_of(map(dataclasses.asdict, accounts)),
             "score curve with roots": picture(
                 "score curve with roots", score_curve_svg(labels, roots, read_direction(student_run))
             ),
-            "preview": preview(roots, rows=roots.num_rows),
+            "roots": roots.num_rows,
+            "roots by stage": table_of(map(dataclasses.asdict, accounts)),
+            "preview": preview(roots, ROOT_COLUMNS, rows=roots.num_rows),
         },
     )
 

@@ -30,11 +30,13 @@ CODE = {
 SETTINGS = {
     "stage_labels": {"selection"},
     "selected_roots": {"selection"},
-    "explored_trees": {"search", "teacher", "simulation", "embedded"},
+    "explored_trees": {"search", "teacher"},
     "ranked_paths": {"paths"},
     "advantage_batches": {"credit"},
 }
-"""Sections of the settings that change what an asset holds."""
+"""Sections of the settings that change what an asset holds; the Teacher's own section joins them."""
+OF_TEACHER = {"embedded": "embedded", "simulated": "simulation", "opencode": "opencode"}
+"""Section of each Teacher that has one."""
 DATA_VERSION_TAG = "dagster/data_version"
 """Where Dagster keeps the data version of a materialization or observation."""
 
@@ -71,7 +73,11 @@ def root_version(root: RootFolder) -> str:
 
 def settings_used(asset: str, settings: PipelineSettings) -> Any:
     """The settings that change what the asset holds, as JSON values."""
-    return settings.model_dump(mode="json", include=SETTINGS.get(asset, set()))
+    sections = set(SETTINGS.get(asset, ()))
+    if "teacher" in sections and settings.teacher.name in OF_TEACHER:
+        sections.add(OF_TEACHER[settings.teacher.name])
+    where_a_model_runs = {"opencode": {"endpoint", "api_key_variable"}}
+    return settings.model_dump(mode="json", include=sections, exclude=where_a_model_runs)
 
 
 def method_version(asset: str, settings: Any) -> str:

@@ -125,7 +125,7 @@ def _canvas(marks: Sequence[Place]) -> tuple[Figure, Axes]:
     right, bottom = max(x for x, _ in marks), min(y for _, y in marks)
     width, height = max(8.0, 0.58 * right + 3.3), 2.4 - 1.25 * bottom
     figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((0.75 / width, 0.1 / height, 1 - 1.6 / width, 1 - 0.8 / height))
+    axes = figure.add_axes((0.75 / width, 0.1 / height, 1 - 1.75 / width, 1 - 0.8 / height))
     axes.set(xlim=(-0.7, right + 0.7), ylim=(bottom - 0.5, 0.3), xticks=[])
     depths = range(1 - int(bottom))
     axes.set_yticks([-depth for depth in depths], [f"depth {depth}" for depth in depths])
