@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,8 +50,6 @@ class Plot:
             script=settings.teacher.script,
             simulation=settings.simulation,
             embedded=settings.embedded,
-            opencode=settings.opencode,
-            api_key=os.environ.get(settings.opencode.api_key_variable, ""),
             opencode=settings.opencode,
             api_key=os.environ.get(settings.opencode.api_key_variable, ""),
         )
