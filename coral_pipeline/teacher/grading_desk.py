@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,8 @@ class GradingDesk:
         """``scratch``: an empty folder for the checkout. ``best_score``: the agent's best so far, raw."""
         self.graded: Graded | None = None
         """The turn's eval, once it was made."""
+        self.on_graded: Callable[[], object] = lambda: None
+        """Called when an eval was graded, before the agent can know."""
         self._view = view
         self._scratch = scratch
         self._agent_id = agent_id
@@ -89,6 +91,7 @@ class GradingDesk:
         record = submitted[0]
         verdict = self._grade(record)
         self.graded = Graded(record["commit_hash"], str(record.get("title", "")), verdict)
+        self.on_graded()
         try:
             # First the record that has further evals of this turn refused, then the one the agent waits for.
             self._write(self._turn_over())

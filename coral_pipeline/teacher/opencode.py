@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +26,8 @@ from coral_pipeline.teacher.sandbox import Sandbox
 from coral_pipeline.teacher.states import ROOT, State, StateStore
 from coral_pipeline.teacher.turn_records import keep_for_audit, messages_of, next_state, turn_of
 from coral_pipeline.teacher.turns import Worked, work
+
+logger = logging.getLogger(__name__)
 
 BEHAVIOUR_VERSION = 1
 """Raised whenever the same edge may be answered otherwise than before."""
@@ -102,9 +105,14 @@ class OpenCodeTeacher:
         return self._fork(edge, ROOT if state is None else state, stop)
 
     def release(self, state: str) -> None:
-        """Reduce the state to what an audit needs, once no other stands on it; again does no harm."""
-        with machine_faults():
+        """Reduce the state to what an audit needs, once no other stands on it; again does no harm.
+
+        One that cannot be reduced only takes up space.
+        """
+        try:
             self._grounds.store.release(state)
+        except OSError as error:
+            logger.warning("root %s: state %s stays: %s", self._grounds.root.folder.name, state, error)
 
     @contextmanager
     def _fork(self, edge: EdgeRequest, state: str, stop: threading.Event) -> Iterator[Fork]:

@@ -21,9 +21,10 @@ from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.agent_sandbox import MODEL_SOCKET, AgentSetup
 from coral_pipeline.teacher.agent_server import AgentServer
 from coral_pipeline.teacher.calls import Call, read_stream
-from coral_pipeline.teacher.endpoint import Line, ModelEndpoint, listen_at
+from coral_pipeline.teacher.endpoint import ModelEndpoint, listen_at
 from coral_pipeline.teacher.forks import View
 from coral_pipeline.teacher.grading_desk import Graded, GradingDesk
+from coral_pipeline.teacher.line import Line
 from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped, TeacherError
 from coral_pipeline.teacher.states import State
 from coral_pipeline.teacher.transcripts import Session, Transcript, parse_session, read_turn
@@ -75,6 +76,7 @@ class TurnWatch:
         self._began = time.monotonic()
         self._graded_at: float | None = None
         self._disk_at = self._began
+        self.desk.on_graded = self.line.closing.set
         answer = self.server.prompt(session, prompt)
         while (reason := self._reason_to_end()) is None and not answer.done():
             time.sleep(_POLL_SECONDS)
@@ -104,7 +106,6 @@ class TurnWatch:
         """What must end the turn now; None: nothing yet."""
         self.raise_if_spoiled()
         if self.desk.look():
-            self.line.closing.set()
             self._graded_at = time.monotonic()
         now = time.monotonic()
         if self._graded_at is not None and now - self._graded_at > self.settings.settle_seconds:

@@ -26,7 +26,8 @@ from coral_pipeline.teacher.calls import (
     with_tokens,
     write_calls,
 )
-from coral_pipeline.teacher.endpoint import Line, ModelEndpoint, listen_at
+from coral_pipeline.teacher.endpoint import ModelEndpoint, listen_at
+from coral_pipeline.teacher.line import Line
 from coral_pipeline.teacher.protocol import Message
 from coral_pipeline_tests.teacher.model_server import LOGPROB, Answer, Fault, ModelServer, Say, bash, steps, tokens_of
 from coral_pipeline_tests.teacher.model_server import prompt_text as rendered
@@ -187,6 +188,26 @@ def test_a_wrong_key_is_a_matter_of_settings(tmp_path: Path) -> None:
     with ModelServer(lambda _: Fault("status", 401)) as server, line_to(server, tmp_path) as (line, path):
         assert ask(path)[0] == 401
     assert line.refusal is not None and "401" in line.refusal
+
+
+def test_a_missing_model_is_one_too_unless_the_model_has_answered_before(tmp_path: Path) -> None:
+    answers: Iterator[Answer] = iter([Say("here"), Fault("status", 404)])
+    with ModelServer(lambda _: next(answers)) as server, line_to(server, tmp_path) as (line, path):
+        assert [ask(path)[0], ask(path)[0]] == [200, 404]
+        assert line.refusal is None  # a program of the agent asked for another
+    with ModelServer(lambda _: Fault("status", 404)) as server, line_to(server, tmp_path) as (line, path):
+        ask(path)
+        assert line.refusal is not None
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"messages": [1]}', b"\xff"])
+def test_what_is_no_request_is_not_passed_on(tmp_path: Path, body: bytes) -> None:
+    with ModelServer(steps(Say("a"))) as server, line_to(server, tmp_path) as (line, path):
+        agent = Agent(path)
+        agent.request("POST", "/v1/chat/completions", body)
+        assert agent.getresponse().status == 400
+        agent.close()
+        assert server.requests == [] and line.calls == []
 
 
 def test_a_server_that_does_not_know_token_ids_is_asked_for_them_once(tmp_path: Path) -> None:
