@@ -336,7 +336,7 @@ class SandboxSettings(Settings):
     keep_environment: tuple[str, ...] = ()
     """Environment variables passed on to agents and graders. Never name one that holds a key."""
     tmp_bytes: int = Field(default=1 << 30, ge=1 << 20)
-    """Size of ``/tmp``, which is memory, and anew in every turn."""
+    """Size of ``/tmp`` and of the home folder: both are memory, and anew in every turn."""
 
 
 class EndpointSettings(Settings):

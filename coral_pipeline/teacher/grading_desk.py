@@ -32,7 +32,7 @@ _CHECKOUT_SECONDS = 600.0
 _PRIVATE = SEEN / ".coral" / "private"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CHECKOUT = """
-export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE=/tmp/checkout-index
+export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE="$TMPDIR/index-of-checkout"
 git -c core.hooksPath=/dev/null read-tree "$2" && git -c core.hooksPath=/dev/null checkout-index --all --force
 """
 
@@ -155,7 +155,7 @@ class GradingDesk:
         target.mkdir(parents=True)
         isolated = self._sandbox.isolated
         run = SEEN if isolated else self._view.seen / CORAL
-        place = Path("/tmp/checkout") if isolated else target
+        place = Path("/checkout") if isolated else target
         mounts = [Mount(self._view.seen / CORAL, SEEN), Mount(target, place, "write")]
         command = self._sandbox.command(
             self._view, mounts, ["sh", "-c", _CHECKOUT, "sh", str(run), commit, str(place)], place

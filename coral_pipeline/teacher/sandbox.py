@@ -20,7 +20,7 @@ from coral_pipeline.settings import SandboxSettings
 from coral_pipeline.teacher.forks import View
 from coral_pipeline.teacher.processes import MARKER_VARIABLE
 
-HOME = "/tmp/home"
+HOME = "/home/teacher"
 PROGRAMS = Path("/opt/teacher/bin")
 """Programs brought along for the agent."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -147,7 +147,7 @@ class Sandbox:
             arguments += ["--ro-bind", str(folder), str(folder)]
         memory = str(self.settings.tmp_bytes)
         arguments += ["--proc", "/proc", "--dev", "/dev", "--size", memory, "--tmpfs", "/dev/shm"]
-        arguments += ["--size", memory, "--tmpfs", "/tmp", "--dir", HOME]
+        arguments += ["--size", memory, "--tmpfs", "/tmp", "--size", memory, "--tmpfs", HOME]
         for device in self.settings.devices:
             arguments += ["--dev-bind-try", str(device), str(device)]
         return arguments

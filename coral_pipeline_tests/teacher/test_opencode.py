@@ -89,7 +89,7 @@ def check_record(here: Lab, turn: Turn) -> None:
 MISCHIEF = """
 (setsid sleep 4321 > /dev/null 2>&1 &)
 head -c 100000000 /dev/zero | tr '\\0' x
-head -c 3000000 /dev/zero > /tmp/full; echo; echo tmp $?
+head -c 3000000 /dev/zero > $TMPDIR/full; echo; echo tmp $?
 ls /coral/.coral/private; cat /etc/shadow
 """
 
