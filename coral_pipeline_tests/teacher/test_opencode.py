@@ -88,8 +88,8 @@ def check_record(here: Lab, turn: Turn) -> None:
 
 MISCHIEF = """
 (setsid sleep 4321 > /dev/null 2>&1 &)
-head -c 100000000 /dev/zero | tr '\\0' x
-head -c 3000000 /dev/zero > $TMPDIR/full; echo; echo tmp $?
+head -c 100000000 /dev/zero | tr '\\0' x; echo
+head -c 3000000 /dev/zero 2>&1 > $TMPDIR/full; echo tmp $?
 ls /coral/.coral/private; cat /etc/shadow
 """
 
