@@ -24,7 +24,10 @@ def explore(
     ] = None,
     width: Annotated[
         str | None,
-        typer.Option(show_default="8", help="Expansions of one round; `auto`: what model server and machine can take."),
+        typer.Option(
+            show_default="8",
+            help="Expansions of one round; `auto`: what model server and machine take (resume with the number told).",
+        ),
     ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Model endpoint of the opencode teacher, such as http://gpu1:30000/v1.")
