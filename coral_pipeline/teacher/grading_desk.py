@@ -27,13 +27,15 @@ from coral_pipeline.teacher.root_state import CORAL, SEEN
 from coral_pipeline.teacher.sandbox import Mount, Sandbox, environment
 
 _RECORD_BYTES = 1 << 20
-_OUTPUT_BYTES = 1 << 14
+_PATCH_BYTES = 1 << 22
+_SAID_CHARACTERS = 2_000
 _CHECKOUT_SECONDS = 600.0
 _PRIVATE = SEEN / ".coral" / "private"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CHECKOUT = """
 export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE="$TMPDIR/index-of-checkout"
-git -c core.hooksPath=/dev/null read-tree "$2" && git -c core.hooksPath=/dev/null checkout-index --all --force
+git -c core.hooksPath=/dev/null read-tree "$2" && git -c core.hooksPath=/dev/null checkout-index --all --force &&
+git show --format= --binary --no-ext-diff --no-textconv "$2"
 """
 
 
@@ -44,6 +46,8 @@ class Graded:
     commit: str
     title: str
     verdict: Verdict
+    patch: bytes = b""
+    """What the commit changed, as git shows it, the first megabytes of it."""
 
 
 class GradingDesk:
@@ -75,6 +79,7 @@ class GradingDesk:
         self._settings = settings
         self._attempts = AgentFolder(view.files, f"{CORAL}/.coral/public/attempts")
         self._public = AgentFolder(view.files, f"{CORAL}/.coral/public")
+        self._patch = b""
         self._looked_at = set(self._attempts.names())
 
     def look(self) -> bool:
@@ -90,7 +95,7 @@ class GradingDesk:
             return False
         record = submitted[0]
         verdict = self._grade(record)
-        self.graded = Graded(record["commit_hash"], str(record.get("title", "")), verdict)
+        self.graded = Graded(record["commit_hash"], str(record.get("title", "")), verdict, self._patch)
         self.on_graded()
         try:
             # First the record that has further evals of this turn refused, then the one the agent waits for.
@@ -150,7 +155,7 @@ class GradingDesk:
         return replace(verdict, feedback=self._without_places(verdict.feedback))
 
     def _check_out(self, commit: str) -> str | None:
-        """Check the commit out into ``scratch/<commit>``; why git refuses, None where it does not."""
+        """Check the commit out into ``scratch/<commit>``, and see what it changed; why git refuses, where it does."""
         target = self._scratch / commit
         target.mkdir(parents=True)
         isolated = self._sandbox.isolated
@@ -165,9 +170,12 @@ class GradingDesk:
             cwd=self._scratch,
             env=environment(self._sandbox),
             timeout=_CHECKOUT_SECONDS,
-            output_limit=_OUTPUT_BYTES,
+            output_limit=_PATCH_BYTES,
         )
-        return None if done.returncode == 0 else f"commit {commit[:12]} cannot be checked out: {done.text.strip()}"
+        if done.returncode:
+            return f"commit {commit[:12]} cannot be checked out: {done.text.strip()[-_SAID_CHARACTERS:]}"
+        self._patch = done.output
+        return None
 
     def _without_places(self, text: str) -> str:
         """Feedback without this machine's paths: as if graded where CORAL grades."""

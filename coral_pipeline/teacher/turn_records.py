@@ -21,6 +21,8 @@ CALLS_FILE = "calls.jsonl.zst"
 """Every model call, see ``calls``."""
 SESSION_FILE = "session.json.zst"
 """The whole session as OpenCode exports it."""
+PATCH_FILE = "change.patch.zst"
+"""What the graded commit changed, as git shows it."""
 TURN_FILE = "turn.json"
 """Numbers of the turn that are in no table."""
 
@@ -81,6 +83,8 @@ def keep_for_audit(place: Path, worked: Worked, parent_place: Path, key: str) ->
     """Put into ``place`` what tells how the turn came about. ``key`` appears in none of it."""
     write_calls(place / CALLS_FILE, worked.calls, key)
     _pack(place / SESSION_FILE, worked.export)
+    if worked.graded is not None:
+        _pack(place / PATCH_FILE, worked.graded.patch)
     answered = [call for call in worked.calls if call.outcome == "ok"]
     prompts = [prompt_text(call.request) for call in (answered[:1] + answered[-1:])]
     if prompts:

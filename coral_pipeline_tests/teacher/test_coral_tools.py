@@ -90,6 +90,7 @@ def test_an_eval_is_committed_graded_and_told(worktree: Worktree) -> None:
     assert (graded.verdict.score, graded.verdict.status, graded.title) == (2.5, "improved", "try 2.5")
     assert "CORAL Eval (#4): 2.5000000000\n" in said  # the root's shared state had counted 3
     assert f"Commit:  {graded.commit[:12]}\nStatus:  improved\nFeedback: eval: X=2.5" in said
+    assert graded.patch.startswith(b"diff --git a/answer.py") and b"+X = 2.5" in graded.patch
     record = worktree.attempts()[graded.commit[:6]]
     assert record["score"] == 2.5 and record["status"] == "improved"
     assert len(record["shared_state_hash"]) == 40
