@@ -64,13 +64,13 @@ class EmbeddedTeacher:
         return cls(root_dir, Grounds(task, Root.read(root_dir), workdir.absolute(), seed, settings))
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides what the teacher answers on a given root."""
+        """Everything that decides what the teacher answers on a given root; room on the disk does not."""
         return {
             "name": self.name,
             "behaviour_version": BEHAVIOUR_VERSION,
             "seed": self._grounds.seed,
             "task": self._grounds.task.fingerprint,
-            "settings": self._grounds.settings.model_dump(mode="json"),
+            "settings": self._grounds.settings.model_dump(mode="json", exclude={"min_free_bytes"}),
         }
 
     def fork(self, edge: EdgeRequest, state: str | None, stop: threading.Event) -> AbstractContextManager[Fork]:
