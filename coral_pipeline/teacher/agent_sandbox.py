@@ -115,7 +115,9 @@ class AgentSetup:
             Mount(Path(entry.__file__), places.entry),
             *self.programs.mounts(self.sandbox, scratch),
         ]
+        database = places.session / "opencode" / "opencode.db"
         request = {
+            "database": None if self.sandbox.isolated else str(database),
             "cwd": str(places.coral / "agents" / self.agent_id),
             "command": [
                 str(places.programs / "opencode"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,7 +71,7 @@ def lay_out(root: Path, task: Mapping[str, Any], agent_id: str, files: Path) -> 
 
 
 def place_at(files: Path, seen: Path, agent_id: str) -> None:
-    """Write the absolute paths that a state holds, for a run that is seen at ``seen``."""
+    """Write the absolute paths that a state's run holds, for one that is seen at ``seen``."""
     run = files / CORAL
     (run / "agents" / agent_id).mkdir(parents=True, exist_ok=True)  # an agent may have removed its own worktree
     (run / "agents" / agent_id / ".coral_dir").write_text(str(seen / ".coral"))
@@ -80,14 +79,6 @@ def place_at(files: Path, seen: Path, agent_id: str) -> None:
     if administration.is_dir():
         (administration / "gitdir").write_text(f"{seen}/agents/{agent_id}/.git\n")
         (run / "agents" / agent_id / ".git").write_text(f"gitdir: {seen}/repo/.git/worktrees/{agent_id}\n")
-    database = files / SESSION / "opencode" / "opencode.db"
-    if database.exists():
-        worktree = str(seen / "agents" / agent_id)
-        with sqlite3.connect(database) as connection:
-            connection.execute("UPDATE session SET directory = ?", (worktree,))
-            connection.execute("UPDATE project SET worktree = ? WHERE id != 'global'", (worktree,))
-            connection.execute("UPDATE OR REPLACE project_directory SET directory = ?", (worktree,))
-        connection.close()
 
 
 def _config(task: Mapping[str, Any]) -> dict[str, Any]:

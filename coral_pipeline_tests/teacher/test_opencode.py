@@ -209,10 +209,11 @@ def contents(folder: Path) -> dict[str, str]:
     return {name: found.split()[-1] for name, found in fingerprint(folder).items()}
 
 
-def test_unisolated_agents_work_in_rewritten_paths_and_the_tree_says_so(tmp_path: Path) -> None:
-    with lab(tmp_path, climbing(), sandbox=UNISOLATED, fork_method="copy") as here:
+@pytest.mark.parametrize("method", ["copy", "auto"])
+def test_unisolated_agents_work_in_rewritten_paths_and_the_tree_says_so(tmp_path: Path, method: str) -> None:
+    with lab(tmp_path, climbing(), sandbox=UNISOLATED, fork_method=method) as here:
         described = here.teacher.describe()
-        assert (described["isolation"], described["fork_method"]) == ("none", "copy")
+        assert described["isolation"] == "none" and described["fork_method"] == here.store.method.name
         [first] = here.turns(0)
         before = contents(here.store.place(str(first.state)) / FILES)
         [second] = here.turns(0, first.state, path=(0,))

@@ -138,6 +138,7 @@ def test_the_entry_joins_the_loopback_to_sockets_and_back(fork: View, tmp_path: 
             "c.shutdown(socket.SHUT_WR); import os; print(c.recv(100).decode(), os.environ['PWD'])"
         )
         request = {
+            "database": None,
             "cwd": "/coral/agents/agent-1/gone",
             "command": [sys.executable, "-c", asking],
             "forwards": [[8000, "/run/teacher/model.sock"]],

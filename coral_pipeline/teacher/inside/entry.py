@@ -1,13 +1,15 @@
 """First program in the sandbox: joins its loopback to the sockets that were bound in, then runs the agent.
 
-``python entry.py REQUEST``: REQUEST is JSON with ``cwd``, ``command``, and ``forwards``, a list of pairs of
-addresses; what connects to the first is joined to the second. An address is a port of 127.0.0.1 or the
-path of a unix socket. Ends with the command, and with its exit code.
+``python entry.py REQUEST``: REQUEST is JSON with ``cwd``, ``command``, ``database`` and ``forwards``. ``forwards``
+is a list of pairs of addresses; what connects to the first is joined to the second. An address is a port of
+127.0.0.1 or the path of a unix socket. ``database``, where it is not null and is there, is OpenCode's, whose
+sessions are moved to ``cwd``. Ends with the command, and with its exit code.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -23,6 +25,8 @@ async def main(request: dict[str, object]) -> int:
     cwd = str(request["cwd"])
     Path(cwd).mkdir(parents=True, exist_ok=True)  # an agent may have removed its own worktree
     os.chdir(cwd)
+    if request["database"] is not None and Path(str(request["database"])).exists():
+        move_sessions(str(request["database"]), cwd)
     os.environ["PWD"] = cwd  # OpenCode trusts it more than the real working directory
     servers = [await listen(source, target) for source, target in request["forwards"]]  # type: ignore[attr-defined]  # JSON
     process = await asyncio.create_subprocess_exec(*request["command"], stdin=asyncio.subprocess.DEVNULL)  # type: ignore[misc]  # JSON
@@ -32,6 +36,16 @@ async def main(request: dict[str, object]) -> int:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     return code if code >= 0 else 128 - code
+
+
+def move_sessions(database: str, cwd: str) -> None:
+    """Have OpenCode's sessions work in ``cwd``, wherever they were begun."""
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE session SET directory = ?", (cwd,))
+        connection.execute("UPDATE project SET worktree = ? WHERE id != 'global'", (cwd,))
+        connection.execute("UPDATE OR REPLACE project_directory SET directory = ?", (cwd,))
 
 
 async def listen(source: Address, target: Address) -> asyncio.AbstractServer:
