@@ -57,7 +57,7 @@ def write_snapshot(
 
 
 def write_student_run(
-    folder: Path, scores: Sequence[float | None | S], direction: Direction = "maximize", first_index: int = 1
+    folder: Path, scores: Sequence[float | S | None], direction: Direction = "maximize", first_index: int = 1
 ) -> Path:
     """A Student run with one snapshot per score, in time order; each holds the attempts made so far."""
     (folder / "all_snapshots").mkdir(parents=True)
@@ -85,7 +85,7 @@ def write_student_run(
     return folder
 
 
-def filtered_table(scores: Sequence[float | None | S]) -> Any:
+def filtered_table(scores: Sequence[float | S | None]) -> Any:
     """``tables.FILTERED_SNAPSHOTS`` of such a run, without writing one."""
     snapshots = [score if isinstance(score, S) else S(score, eval_ok=score is not None) for score in scores]
     return tables.FILTERED_SNAPSHOTS.build(
