@@ -1,0 +1,108 @@
+"""A tree that is stopped through Dagster, and goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from coral_pipeline import tables
+from coral_pipeline.defs.progress import SearchControl
+from coral_pipeline.search.progress import Progress
+from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure, settings
+
+pytestmark = pytest.mark.slow
+
+
+def journal(world: World) -> Counter[str]:
+    """Edges and turns by name, as often as they are in the journal of the first root."""
+    folder = world.folders.of_root(world.keys[0]).tree
+    records = [json.loads(line) for line in (folder / "work" / "journal.jsonl").read_text().splitlines()]
+    return Counter(f"{r['edge']} {r.get('turn', 'edge')}" for r in records if r["kind"] in ("turn", "edge"))
+
+
+def stopping_in_round(number: int) -> SearchControl:
+    stop = threading.Event()
+
+    def watch(key: str, progress: Progress) -> None:
+        if progress.round == number:
+            stop.set()
+
+    return SearchControl(stop, watch)
+
+
+def test_a_stopped_tree_is_cancelled_and_goes_on_to_the_same_tree(tmp_path: Path) -> None:
+    world, undisturbed = World(tmp_path / "stopped"), World(tmp_path / "undisturbed")
+    for each in (world, undisturbed):
+        each.materialize(TO_ROOTS, RUN)
+    key = str(world.keys[0])
+
+    world.control = stopping_in_round(2)
+    result = world.run(["explored_trees"], key)
+    assert not result.success
+    assert [run.status for run in world.instance.get_runs(limit=1)] == [dg.DagsterRunStatus.CANCELED]
+    tree = world.folders.of_root(world.keys[0]).tree
+    assert not (tree / "tree.json").exists()
+    before = journal(world)
+    assert before
+
+    world.control = SearchControl()
+    world.materialize(["explored_trees"], key)
+    undisturbed.materialize(["explored_trees"], key)
+    assert set(before) < set(journal(world)), "it went on"
+    assert set(journal(world).values()) == {1}, "nothing was run twice"
+    for table in tables.TABLES["explored_trees"]:
+        assert table.read(tree).equals(table.read(undisturbed.folders.of_root(world.keys[0]).tree)), table.name
+
+
+def test_what_dagster_raises_when_it_terminates_a_run_stops_the_search(world: World) -> None:
+    world.materialize(TO_ROOTS, RUN)
+    key = str(world.keys[0])
+
+    def terminate(partition: str, progress: Progress) -> None:
+        if progress.round == 2:
+            raise dg.DagsterExecutionInterruptedError
+
+    world.control = SearchControl(watch=terminate)
+    assert not world.run(["explored_trees"], key).success
+    assert world.control.stop.is_set(), "the edges in flight were told"
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("edge")]
+    world.control = SearchControl()
+    world.materialize(["explored_trees"], key)
+    assert set(journal(world).values()) == {1}
+
+
+def test_a_tree_begun_with_other_settings_is_moved_aside_and_told(world: World) -> None:
+    world.materialize(TO_ROOTS, RUN)
+    key = str(world.keys[0])
+    world.control = stopping_in_round(2)
+    world.run(["explored_trees"], key)
+    begun = journal(world)
+    world.control, world.settings = SearchControl(), settings(search={"max_depth": 1})
+    result = world.materialize(["explored_trees"], key)
+    aside = world.folder / "output" / "superseded" / Path(*key.split("|")) / "1"
+    assert (aside / "work" / "journal.jsonl").is_file()
+    logged = [entry.user_message for entry in world.instance.all_logs(result.run_id) if not entry.dagster_event]
+    assert any("settings.max_depth was 2, now 1" in line and str(aside) in line for line in logged)
+    assert set(journal(world)) & set(begun), "it began anew, from the first edge"
+    assert max(row["depth"] for row in tables.NODES.rows(world.folders.of_root(world.keys[0]).tree)) == 1
+
+
+def test_a_second_run_of_the_same_tree_is_refused_while_one_is_at_it(world: World) -> None:
+    world.materialize(TO_ROOTS, RUN)
+    key = str(world.keys[0])
+    refused: list[dg.ExecuteInProcessResult] = []
+
+    def intrude(partition: str, progress: Progress) -> None:
+        if progress.round == 2 and not refused:
+            world.control = SearchControl()
+            refused.append(world.run(["explored_trees"], key))
+
+    world.control = SearchControl(watch=intrude)
+    world.materialize(["explored_trees"], key)
+    (second,) = refused
+    assert "is exploring this tree" in failure(second)

@@ -1,0 +1,79 @@
+"""Tables of an asset in its folder: read back as written, replaced together or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from coral_pipeline import tables
+from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.io_manager import ParquetTables
+from coral_pipeline_tests.student_runs import filtered_table
+
+RUN = "small-run"
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> ParquetTables:
+    return ParquetTables(folders=Folders(output=str(tmp_path), student_runs="unused"))
+
+
+def write(manager: ParquetTables, contents: Any) -> None:
+    context = dg.build_output_context(
+        asset_key=dg.AssetKey("filtered_snapshots"), partition_key=RUN, step_key="filtered_snapshots", name="result"
+    )
+    manager.handle_output(context, contents)
+
+
+def read(manager: ParquetTables) -> dict[str, pa.Table]:
+    context = dg.build_input_context(asset_key=dg.AssetKey("filtered_snapshots"), partition_key=RUN)
+    return manager.load_input(context)
+
+
+def contents(*scores: float, rejected: int = 0) -> dict[str, pa.Table]:
+    row = {"snapshot": "x", "reason": "name", "detail": "no snapshot"}
+    return {
+        "filtered_snapshots": filtered_table(scores),
+        "rejected_snapshots": tables.REJECTED_SNAPSHOTS.build([row] * rejected),
+    }
+
+
+def test_all_tables_of_an_asset_come_back_as_they_were_written(manager: ParquetTables, tmp_path: Path) -> None:
+    write(manager, contents(1.0, 2.0, rejected=3))
+    assert {name: table.to_pylist() for name, table in read(manager).items()} == {
+        name: table.to_pylist() for name, table in contents(1.0, 2.0, rejected=3).items()
+    }
+    names = {path.name for path in (tmp_path / "filtered_snapshots" / RUN).iterdir()}
+    assert names == {"filtered_snapshots.parquet", "rejected_snapshots.parquet"}
+
+
+def test_a_table_that_cannot_be_written_leaves_the_earlier_ones_all_in_place(manager: ParquetTables) -> None:
+    write(manager, contents(1.0, rejected=1))
+    wrong = contents(5.0, 6.0) | {"rejected_snapshots": pa.table({"snapshot": [1]})}
+    with pytest.raises(ValueError):
+        write(manager, wrong)
+    kept = read(manager)
+    assert kept["filtered_snapshots"]["score"].to_pylist() == [1.0]
+    assert kept["rejected_snapshots"].num_rows == 1
+
+
+def test_what_else_lies_in_the_folder_stays(manager: ParquetTables, tmp_path: Path) -> None:
+    write(manager, contents(1.0))
+    other = tmp_path / "filtered_snapshots" / RUN / "eval-1" / "metadata.json"
+    other.parent.mkdir()
+    other.write_text("{}")
+    write(manager, contents(2.0))
+    assert other.read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["filtered_snapshots", "rejected_snapshots"])
+def test_an_asset_must_give_exactly_its_declared_tables(manager: ParquetTables, name: str) -> None:
+    missing = contents(1.0)
+    table = missing.pop(name)
+    for given in (missing, contents(1.0) | {"another": table}):
+        with pytest.raises(ValueError, match="declared are"):
+            write(manager, given)

@@ -1,0 +1,110 @@
+"""What is current, what is stale, and what a dataset may be made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
+
+from coral_pipeline import tables
+from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.defs.partitions import RootKey
+from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, settings
+
+pytestmark = pytest.mark.slow
+
+
+def stale(world: World) -> set[str]:
+    """The assets Dagster itself calls stale, with their partitions."""
+    graph = world.definitions.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
+    partitions = {asset: [str(key) for key in world.keys] if asset in PER_ROOT else [RUN] for asset in tables.TABLES}
+    return {
+        f"{asset} {partition}"
+        for asset in partitions
+        for partition in partitions[asset]
+        if resolver.get_status(dg.AssetKey(asset), partition) == StaleStatus.STALE
+    }
+
+
+def test_after_all_is_made_nothing_is_stale_and_every_root_is_current(finished: World) -> None:
+    assert stale(finished) == set()
+    assert all(finished.lineage.is_current(key, finished.instance) for key in finished.keys)
+
+
+def test_a_root_that_changed_makes_its_own_tree_stale_and_no_other_tree(finished: World) -> None:
+    changed, *others = finished.keys
+    snapshot = finished.folders.student_run(RUN) / "all_snapshots" / changed.root
+    (snapshot / "code" / "solve.py").write_text("print('changed')\n")
+    finished.materialize(TO_ROOTS, RUN)
+    assert stale(finished) == {f"explored_trees {changed}", f"sft_dataset {RUN}"}
+    assert not finished.lineage.is_current(changed, finished.instance)
+    assert all(finished.lineage.is_current(key, finished.instance) for key in others)
+    finished.materialize(PER_ROOT, str(changed))
+    assert finished.lineage.is_current(changed, finished.instance)
+    earlier = finished.folder / "output" / "superseded" / RUN / changed.root / "1"
+    assert (earlier / "tree.json").is_file(), "the tree of the root as it was is kept"
+    finished.materialize(["sft_dataset"], RUN)
+    assert stale(finished) == set()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"search": {"max_depth": 1}}, {"paths": {"top_k": 1}}, {"credit": {"prior": 0.5}}], ids=str
+)
+def test_with_other_settings_no_root_is_current(finished: World, changed: dict[str, Any]) -> None:
+    finished.settings = settings(**changed)
+    try:
+        assert not any(finished.lineage.is_current(key, finished.instance) for key in finished.keys)
+        assert all(finished.lineage.is_whole(key, finished.instance) for key in finished.keys)
+    finally:
+        finished.settings = settings()
+
+
+def test_patience_and_width_of_the_machine_change_nothing(finished: World) -> None:
+    finished.settings = settings(retry={"attempts": 2}).model_copy(update={"trees_at_once": 5})
+    try:
+        assert all(finished.lineage.is_current(key, finished.instance) for key in finished.keys)
+    finally:
+        finished.settings = settings()
+
+
+@pytest.mark.parametrize("asset", PER_ROOT)
+def test_a_root_whose_files_were_damaged_is_neither_current_nor_part_of_a_dataset(finished: World, asset: str) -> None:
+    key = finished.keys[-1]
+    folder = finished.folders.asset(asset, str(key))
+    table = tables.TABLES[asset][0]
+    file = folder / table.file_name
+    kept = file.read_bytes()
+    try:
+        for damage in (lambda: table.write(table.read(folder).slice(1), folder), file.unlink):
+            damage()
+            assert not finished.lineage.is_current(key, finished.instance)
+            assert not finished.lineage.is_whole(key, finished.instance)
+    finally:
+        file.write_bytes(kept)
+
+
+def test_paths_of_an_earlier_tree_are_not_mixed_with_the_tree_of_now(finished: World) -> None:
+    key = finished.keys[1]
+    other = settings(search={"max_depth": 1}).model_dump(mode="json")["search"]
+    finished.materialize(["explored_trees"], str(key), resources={"settings": {"config": {"search": other}}})
+    assert not finished.lineage.is_whole(key, finished.instance)
+    finished.materialize(["sft_dataset"], RUN)
+    assert finished.metadata("sft_dataset", RUN)["roots missing"].value == [key.root]
+    finished.materialize(PER_ROOT, str(key))
+    finished.materialize(["sft_dataset"], RUN)
+    assert finished.metadata("sft_dataset", RUN)["roots missing"].value == []
+
+
+def test_making_a_finished_root_again_changes_no_version(finished: World) -> None:
+    key: RootKey = finished.keys[0]
+    before = {asset: finished.tags(asset, str(key)) for asset in PER_ROOT}
+    finished.materialize(PER_ROOT, str(key))
+    for asset in PER_ROOT:
+        after = finished.tags(asset, str(key))
+        assert {name: after[name] for name in before[asset] if "version" in name and "timestamp" not in name} == {
+            name: value for name, value in before[asset].items() if "version" in name and "timestamp" not in name
+        }

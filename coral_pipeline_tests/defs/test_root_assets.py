@@ -1,0 +1,126 @@
+"""What Dagster makes of each root: tree, paths, advantages; and the dataset of all of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from coral_pipeline import tables
+from coral_pipeline.credit import prepare
+from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.defs.partitions import RootKey
+from coral_pipeline.paths.rank import rank_paths
+from coral_pipeline.search.explore import explore_root
+from coral_pipeline.search.root_folder import read_root
+from coral_pipeline_tests.defs.world import RUN, World, failure, talk
+from coral_pipeline_tests.search.growing import AnswerTeacher
+
+pytestmark = pytest.mark.slow
+
+PICTURES = {
+    "stage_labels": ["score curve"],
+    "selected_roots": ["score curve with roots"],
+    "explored_trees": ["tree", "score by depth"],
+    "ranked_paths": ["PathScore", "tree with the selected paths"],
+    "advantage_batches": ["advantages"],
+    "sft_dataset": ["coverage by stage"],
+}
+
+
+def partition(asset: str, world: World) -> str:
+    return str(world.keys[0]) if asset in PER_ROOT else RUN
+
+
+@pytest.mark.parametrize("asset", PICTURES)
+def test_every_asset_shows_its_pictures_and_its_size(finished: World, asset: str) -> None:
+    metadata = finished.metadata(asset, partition(asset, finished))
+    for picture in PICTURES[asset]:
+        assert metadata[picture].md_str.startswith(f"![{picture}](data:image/svg+xml;base64,")
+    assert metadata["dagster/row_count"].value > 0
+    assert metadata["folder"].path == str(finished.folders.asset(asset, partition(asset, finished)))
+
+
+def test_a_tree_is_the_one_that_the_search_grows_by_itself(finished: World, tmp_path_factory: Any) -> None:
+    key, out = finished.keys[0], tmp_path_factory.mktemp("alone")
+    root = read_root(finished.folders.root(key))
+    chosen = finished.settings
+    explore_root(root.node, root.direction, AnswerTeacher(talk), out, chosen.search)
+    tree = finished.folders.of_root(key).tree
+    for table in tables.TABLES["explored_trees"]:
+        assert table.read(tree).equals(table.read(out)), table.name
+
+
+def test_paths_and_credit_are_those_of_the_stages_themselves(finished: World) -> None:
+    for key in finished.keys:
+        source = finished.folders.of_root(key)
+        assert source.credit is not None
+        assert tables.RANKED_PATHS.read(source.ranked).equals(rank_paths(source.tree, finished.settings.paths))
+        batch = prepare(source.tree)
+        assert tables.CREDIT_EDGES.read(source.credit).equals(batch.edge_table())
+        assert tables.CRITIC_TARGETS.read(source.credit).equals(batch.critic_table())
+        assert tables.TOKENS.read(source.credit).num_rows > 0
+        assert (source.credit / "traces.jsonl").stat().st_size > 0
+
+
+def test_a_batch_brings_the_selected_paths_of_its_root_as_samples(finished: World) -> None:
+    for key in finished.keys:
+        source = finished.folders.of_root(key)
+        assert source.credit is not None
+        selected = sum(row["selected"] for row in tables.RANKED_PATHS.rows(source.ranked))
+        samples = [json.loads(line) for line in (source.credit / "sft.jsonl").read_text().splitlines()]
+        assert len(samples) == selected > 0
+        assert {sample["root"] for sample in samples} == {key.root}
+
+
+def test_the_dataset_holds_the_selected_paths_of_every_root(finished: World) -> None:
+    out = finished.folders.asset("sft_dataset", RUN)
+    stages = {
+        row["root"]: row["stage"] for row in tables.SELECTED_ROOTS.rows(finished.folders.asset("selected_roots", RUN))
+    }
+    expected = {
+        (key.root, row["leaf_id"], stages[key.root])
+        for key in finished.keys
+        for row in tables.RANKED_PATHS.rows(finished.folders.of_root(key).ranked)
+        if row["selected"]
+    }
+    for table in tables.TABLES["sft_dataset"]:
+        assert {(row["root"], row["leaf_id"], row["stage"]) for row in table.rows(out)} == expected
+    metadata = finished.metadata("sft_dataset", RUN)
+    assert metadata["roots done"].value == 3 and metadata["roots missing"].value == []
+    assert metadata["SFT samples"].value == len(expected)
+    assert {"sft.jsonl", "sft.parquet", "traces.jsonl", "branches.parquet"} <= set(metadata["files"].value)
+
+
+def test_a_growing_tree_is_observed_as_it_grows(finished: World) -> None:
+    for key in finished.keys:
+        observations = finished.observations("explored_trees", str(key))
+        assert observations
+        edges = [int(str(observation.metadata["edges"].value)) for observation in observations]
+        assert edges == sorted(edges, reverse=True)
+        names = {"round", "edges", "failed edges", "good leaves", "best score", "tokens", "seconds so far"}
+        assert names <= observations[0].metadata.keys()
+
+
+def test_the_dataset_says_which_roots_are_not_done(world: World) -> None:
+    world.materialize(["filtered_snapshots", "stage_labels", "selected_roots"], RUN)
+    done, tree_only, _ = world.keys
+    world.materialize(PER_ROOT, str(done))
+    world.materialize(["explored_trees"], str(tree_only))
+    world.materialize(["sft_dataset"], RUN)
+    metadata = world.metadata("sft_dataset", RUN)
+    assert metadata["roots done"].value == 1
+    assert metadata["roots missing"].value == [key.root for key in world.keys if key != done]
+    rows = tables.SFT_SAMPLES.rows(world.folders.asset("sft_dataset", RUN))
+    assert {row["root"] for row in rows} == {done.root}
+
+
+def test_a_tree_without_a_root_says_what_to_do(world: World) -> None:
+    world.materialize(["filtered_snapshots", "stage_labels", "selected_roots"], RUN)
+    gone = RootKey(RUN, "eval-000099-agent-1-0123456789ab")
+    world.instance.add_dynamic_partitions("roots", [str(gone)])
+    result = world.run(["explored_trees"], str(gone))
+    assert "give a folder that `coral-pipeline select` copied" in failure(result)
+    assert dg.AssetKey("explored_trees") not in {m.asset_key for m in result.get_asset_materialization_events()}

@@ -1,0 +1,67 @@
+"""Versions of contents: the same contents, the same version; and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from coral_pipeline.defs.versions import folder_version, root_version, tables_version
+from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.tables import FILTERED_SNAPSHOTS
+from coral_pipeline_tests.student_runs import filtered_table, write_student_run
+
+SCORES = [1.0, None, 2.0]
+
+
+def test_a_version_tells_values_not_files(tmp_path: Path) -> None:
+    table = filtered_table(SCORES)
+    version = tables_version({"filtered_snapshots": table})
+    pq.write_table(table, tmp_path / "filtered_snapshots.parquet", compression="gzip", row_group_size=1)
+    assert folder_version([FILTERED_SNAPSHOTS], tmp_path) == version
+    assert tables_version({"filtered_snapshots": filtered_table([1.0, None, 2.5])}) != version
+    assert tables_version({"filtered_snapshots": filtered_table([1.0, 0.0, 2.0])}) != version
+    assert tables_version({"other": table}) != version
+
+
+def root(folder: Path) -> Path:
+    run = write_student_run(folder, SCORES)
+    return sorted((run / "all_snapshots").iterdir())[0]
+
+
+def test_a_root_is_its_files_wherever_they_lie(tmp_path: Path) -> None:
+    one, same = root(tmp_path / "a"), root(tmp_path / "b")
+    version = root_version(read_root(one))
+    assert root_version(read_root(same)) == version
+    (same / "code" / "solve.py").write_text("print(2)\n")
+    assert root_version(read_root(same)) != version
+
+
+def test_a_root_is_another_where_a_file_is_renamed_added_or_linked(tmp_path: Path) -> None:
+    changes: dict[str, Callable[[Path], object]] = {
+        "renamed": lambda folder: (folder / "code" / "solve.py").rename(folder / "code" / "other.py"),
+        "added": lambda folder: (folder / "shared" / "notes" / "more.md").write_text(""),
+        "linked": lambda folder: (folder / "code" / "link").symlink_to("solve.py"),
+        "metadata": lambda folder: edit_metadata(folder, eval_count=77),
+    }
+    versions = {"as it was": root_version(read_root(root(tmp_path / "0")))}
+    for name, change in changes.items():
+        folder = root(tmp_path / name)
+        change(folder)
+        versions[name] = root_version(read_root(folder))
+    assert len(set(versions.values())) == len(versions)
+
+
+def test_why_a_root_was_chosen_does_not_make_it_another(tmp_path: Path) -> None:
+    folder = root(tmp_path / "run")
+    edit_metadata(folder, score=1.0, stage="early", selection_reason="quota")
+    version = root_version(read_root(folder))
+    edit_metadata(folder, score=1.0, stage="middle", selection_reason="backfill")
+    assert root_version(read_root(folder)) == version
+
+
+def edit_metadata(folder: Path, **fields: object) -> None:
+    path = folder / "metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
