@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import math
 import random
+import sys
 import tokenize
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -204,3 +207,33 @@ def test_the_spread_is_the_scale_of_the_numbers() -> None:
     assert spread("X = [-4.0, 3.0]") == 4.0, "of two numbers the larger one"
     assert spread("X = 0.0") == 1.0, "of nothing but zeros 1"
     assert spread("X = [1e308, -1e308, 0.0]") == 1.0, "nor more than a number can be"
+
+
+class Collected:
+    """Garbage that only the cycle collector frees, and that runs Python code then: threads take turns there."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        sum(range(50))
+
+
+def test_programs_are_parsed_by_many_threads_at_once() -> None:
+    """Without care Python 3.11 raises a SystemError here some 150 times."""
+    source = "x = [" + ",".join(map(str, range(300))) + "]\n"
+    expected = targets_in("program.py", source)
+
+    def parse(_: int) -> bool:
+        Collected()
+        return targets_in("program.py", source) == expected
+
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(parse, range(800)))
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*thresholds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,8 @@ Kind = Literal["numbers", "order"]
 
 MIN_ORDER = 3
 """Fewer distinct integers are numbers, not an order."""
+_PARSING = threading.Lock()
+"""Python 3.11 counts the depth of parsing in one place for all threads: two at once may end in a SystemError."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$")
 
 
@@ -50,7 +53,8 @@ class Target:
 def targets_in(file: str, source: str) -> list[Target]:
     """What can be changed in a program, in source order; nothing where it does not parse."""
     try:
-        module = ast.parse(source)
+        with _PARSING:
+            module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
     places = _Places(source)
