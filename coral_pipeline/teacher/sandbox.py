@@ -143,11 +143,11 @@ class Sandbox:
                 arguments += ["--ro-bind", name, name]
         for name in _ETC:
             arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for folder in self._seen_folders():
-            arguments += ["--ro-bind", str(folder), str(folder)]
         memory = str(self.settings.tmp_bytes)
         arguments += ["--proc", "/proc", "--dev", "/dev", "--size", memory, "--tmpfs", "/dev/shm"]
         arguments += ["--size", memory, "--tmpfs", "/tmp", "--size", memory, "--tmpfs", HOME]
+        for folder in self._seen_folders():  # last: a Python may lie below /tmp
+            arguments += ["--ro-bind", str(folder), str(folder)]
         for device in self.settings.devices:
             arguments += ["--dev-bind-try", str(device), str(device)]
         return arguments

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -88,6 +89,14 @@ def test_programs_may_be_brought_along(fork: View, tmp_path: Path) -> None:
     tool.chmod(0o755)
     brought = Mount(tool, PROGRAMS / "thetool")
     assert run_in(fork, f"{PROGRAMS}/thetool", None, brought) == (0, "brought\n")
+
+
+def test_what_is_shown_is_seen_wherever_it_lies(fork: View, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Below /tmp too, which is a memory of the sandbox's own: the Python this runs on may lie there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as below_tmp:
+        for folder in (Path(below_tmp), tmp_path_factory.mktemp("tools")):
+            (folder / "tool").write_text("here")
+            assert run_in(fork, f"cat {folder}/tool", SandboxSettings(read_only=(folder,))) == (0, "here")
 
 
 def test_a_folder_that_must_stay_hidden_is_found_in_what_is_shown(tmp_path: Path) -> None:
