@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.partitions import RootKey
-from coral_pipeline.defs.versions import root_version
 from coral_pipeline.search.explore import WORK_FOLDER, TreeSummary, explore_root
 from coral_pipeline.search.explorer import Observer
-from coral_pipeline.search.journal import OtherTree, header
+from coral_pipeline.search.journal import JOURNAL_FILE, OtherTree
 from coral_pipeline.search.root_folder import RootFolder, read_root
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.tables import text_file
 from coral_pipeline.teacher.protocol import Teacher
 from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
 
-ROOT_VERSION_FILE = "root_version"
-"""Beside the journal, which knows the root's metadata only: version of all that the copied root holds."""
+VERSIONS_FILE = "versions.json"
+"""Beside the journal: the ``Versions`` with which the tree was begun."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What a tree is made from."""
+
+    root: str
+    """Of all that the copied root holds; the journal knows its metadata only."""
+    settings: str
+    """Of search and Teacher."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +40,11 @@ class Plot:
     """A root, who explores it, and where its tree grows."""
 
     root: RootFolder
-    root_version: str
     teacher: Teacher
-    out: Path
     settings: PipelineSettings
+    out: Path
+    superseded: Path
+    """Folder for what grew at ``out`` before, in numbered folders."""
 
     @classmethod
     def of(cls, folders: Folders, settings: PipelineSettings, key: RootKey) -> Plot:
@@ -53,41 +64,47 @@ class Plot:
             opencode=settings.opencode,
             api_key=os.environ.get(settings.opencode.api_key_variable, ""),
         )
-        return cls(root, root_version(root), open_teacher(settings.teacher.name, request), out, settings)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Everything that decides which tree will grow, as JSON values."""
-        return header(self.root.node, self.root.direction, self.settings.search, self.teacher).model_dump(mode="json")
+        teacher = open_teacher(settings.teacher.name, request)
+        return cls(root, teacher, settings, out, superseded=folders.asset("superseded", str(key)))
 
     def grow(
-        self, stop: threading.Event, observer: Observer, superseded: Path, notice: Callable[[str], None]
+        self, versions: Versions, stop: threading.Event, observer: Observer, notice: Callable[[str], None]
     ) -> TreeSummary:
-        """Grow the tree, or go on with it, to its end.
+        """Grow the tree, or go on with it, to its end. ``versions``: what it is made from now.
 
-        What already grows here from another root, or with other settings or another Teacher, goes into a
-        new folder under ``superseded`` first, and ``notice`` is told. Raises as ``explore_root`` does.
+        Where root or settings have changed since the tree was begun, what grew so far is moved aside and
+        ``notice`` is told. Raises as ``explore_root`` does: a tree that cannot go on for another reason, such
+        as another version of the Teacher's programs, is refused and stays.
         """
-        known = self.out / WORK_FOLDER / ROOT_VERSION_FILE
-        if known.exists() and known.read_text() != self.root_version:
-            self._make_room(superseded, notice, "the root's files have changed")
+        begun = self._begun_with()
+        if begun and begun.root != versions.root:
+            self._make_room(notice, "the root's files have changed")
         try:
-            return self._explore(stop, observer)
+            return self._explore(versions, stop, observer)
         except OtherTree as other:
-            self._make_room(superseded, notice, other.problem)
-            return self._explore(stop, observer)
+            if begun is None or begun == versions:
+                raise
+            self._make_room(notice, other.problem)
+            return self._explore(versions, stop, observer)
 
-    def _explore(self, stop: threading.Event, observer: Observer) -> TreeSummary:
-        known = self.out / WORK_FOLDER / ROOT_VERSION_FILE
-        known.parent.mkdir(parents=True, exist_ok=True)
-        known.write_text(self.root_version)
+    def _begun_with(self) -> Versions | None:
+        """The versions with which what grows here was begun; None where nothing does, or it was begun elsewhere."""
+        file = self.out / WORK_FOLDER / VERSIONS_FILE
+        return Versions(**json.loads(file.read_text())) if file.exists() else None
+
+    def _explore(self, versions: Versions, stop: threading.Event, observer: Observer) -> TreeSummary:
+        file = self.out / WORK_FOLDER / VERSIONS_FILE
+        if not (file.parent / JOURNAL_FILE).exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with text_file(file) as writing:
+                json.dump(asdict(versions), writing)
         root, settings = self.root, self.settings
         return explore_root(
             root.node, root.direction, self.teacher, self.out, settings.search, settings.retry, stop, observer
         )
 
-    def _make_room(self, superseded: Path, notice: Callable[[str], None], why: str) -> None:
-        superseded.mkdir(parents=True, exist_ok=True)
-        place = next(path for n in itertools.count(1) if not (path := superseded / str(n)).exists())
+    def _make_room(self, notice: Callable[[str], None], why: str) -> None:
+        self.superseded.mkdir(parents=True, exist_ok=True)
+        place = next(path for n in itertools.count(1) if not (path := self.superseded / str(n)).exists())
         self.out.rename(place)
         notice(f"{self.root.node.key}: explored anew, since {why}; the earlier tree is in {place}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,37 +15,10 @@ from coral_pipeline.errors import BadInput
 
 HOME = "dagster_home"
 """Under the output folder: ``DAGSTER_HOME`` of its runs."""
-LAUNCHED_BY = {"coral_pipeline/launched_by": "run"}
-"""Tag of the runs that this process executes itself."""
-_SHARED = """\
-telemetry:
-  enabled: false
-nux:
-  enabled: false
-concurrency:
-  pools:
-    granularity: run  # runs that wait for a free slot stay queued; with granularity op too many start
-"""
-FILES = {
-    "dagster.yaml": _SHARED
-    + """\
-python_logs:
-  managed_python_loggers: [coral_pipeline]
-  python_log_level: INFO
-run_monitoring:
-  enabled: true
-  free_slots_after_run_end_seconds: 60  # else a cancelled run keeps its slot of the pool
-""",
-    # Dagster captures what steps print by pointing the process's stdout and stderr elsewhere. Here they are the user's,
-    # and runs side by side would put them back in the wrong order.
-    "coral_pipeline_run.yaml": _SHARED
-    + """\
-compute_logs:
-  module: dagster._core.storage.noop_compute_log_manager
-  class: NoOpComputeLogManager
-""",
-}
-"""What is put into the home: the configuration of the UI and its daemon, and that of ``coral-pipeline run``."""
+IN_PROCESS_RUN = "coral_pipeline/in_process_run"
+"""Tag of the runs that ``coral-pipeline run`` executes itself: their own id, so that copies of it mean nothing."""
+CONFIGURATION, IN_PROCESS = "dagster.yaml", "dagster_in_process.yaml"
+"""Files beside this one that are copied into the home: for the UI and its daemon, and for ``coral-pipeline run``."""
 _UNFINISHED = (
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -63,9 +37,9 @@ def instance_under(output: Path) -> Iterator[dg.DagsterInstance]:
     home = output.absolute() / HOME
     try:
         home.mkdir(parents=True, exist_ok=True)
-        for name, content in FILES.items():
-            if not (home / name).exists():
-                (home / name).write_text(content)
+        for name in (CONFIGURATION, IN_PROCESS):
+            if name == IN_PROCESS or not (home / name).exists():
+                shutil.copyfile(Path(__file__).with_name(name), home / name)
         lock = os.open(home / "coral_pipeline_run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise BadInput(error.filename or home, f"cannot be used ({error.strerror})", "choose another --out") from error
@@ -75,13 +49,14 @@ def instance_under(output: Path) -> Iterator[dg.DagsterInstance]:
         except BlockingIOError as error:
             problem = "another coral-pipeline run is writing there"
             raise BadInput(output, problem, "wait until it has ended, or choose another --out") from error
-        with dg.DagsterInstance.from_config(str(home), "coral_pipeline_run.yaml") as instance:
+        with dg.DagsterInstance.from_config(str(home), IN_PROCESS) as instance:
             # For every run Dagster configures Python's logging anew. That takes locks which runs in other threads
             # hold while they wait for the event log, whose holder waits for logging's lock: a deadlock, seen. Our
             # file has no handlers, so there is nothing to configure.
             instance.get_yaml_python_handlers = tuple  # type: ignore[method-assign]
-            for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED, tags=LAUNCHED_BY)):
-                instance.report_run_canceled(run, message="The process that executed this run was killed.")
+            for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+                if run.tags.get(IN_PROCESS_RUN) == run.run_id:
+                    instance.report_run_canceled(run, message="The process that executed this run was killed.")
             yield instance
     finally:
         os.close(lock)

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dagster as dg
+import pyarrow as pa
 
 from coral_pipeline.defs import versions
 from coral_pipeline.defs.folders import PER_ROOT, Folders
-from coral_pipeline.defs.growing import Plot
 from coral_pipeline.defs.partitions import RootKey
+from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.tables import TABLES
 
@@ -35,37 +36,44 @@ class Lineage:
 
     def tags(self, asset: str, key: RootKey) -> dict[str, str]:
         """What a materialization made now would be made from."""
-        if asset == PER_ROOT[0]:
-            plot = Plot.of(self.folders, self.settings, key)
-            return {INPUTS: plot.root_version, METHOD: versions.method_version(asset, plot.identity)}
-        used = versions.settings_used(asset, self.settings)
-        return {INPUTS: self._inputs(asset, key), METHOD: versions.method_version(asset, used)}
+        method = versions.method_version(asset, versions.settings_used(asset, self.settings))
+        return {INPUTS: self._inputs(asset, key), METHOD: method}
 
-    def is_current(self, key: RootKey, instance: dg.DagsterInstance) -> bool:
-        """Whether the root need not be run again: every asset is what would be made now."""
-        return all(
-            self._is_intact(asset, key, made := latest_tags(asset, key, instance))
-            and self.tags(asset, key).items() <= made.items()
-            for asset in PER_ROOT
-        )
+    def stale(self, key: RootKey, instance: dg.DagsterInstance) -> tuple[str, ...]:
+        """The root's assets that are not what would be made now, and all that are made from them."""
+        for place, asset in enumerate(PER_ROOT):
+            made = latest_tags(asset, key, instance)
+            if not (self._is_intact(asset, key, made) and self.tags(asset, key).items() <= made.items()):
+                return PER_ROOT[place:]
+        return ()
 
     def is_whole(self, key: RootKey, instance: dg.DagsterInstance) -> bool:
         """Whether ranked paths and advantages are those of the tree that is there, whatever the settings were."""
-        return all(
-            self._is_intact(asset, key, made := latest_tags(asset, key, instance))
-            and (asset == PER_ROOT[0] or made[INPUTS] == self._inputs(asset, key))
-            for asset in PER_ROOT
-        )
+        for asset in PER_ROOT:
+            made = latest_tags(asset, key, instance)
+            if not self._is_intact(asset, key, made):
+                return False
+            if asset != PER_ROOT[0] and made[INPUTS] != self._inputs(asset, key):
+                return False
+        return True
+
+    def is_damaged(self, asset: str, key: RootKey, instance: dg.DagsterInstance) -> bool:
+        """Whether the partition was made, but its tables are no longer as they were then."""
+        made = latest_tags(asset, key, instance)
+        return bool(made) and not self._is_intact(asset, key, made)
 
     def _inputs(self, asset: str, key: RootKey) -> str:
+        if asset == PER_ROOT[0]:
+            return versions.root_version(read_root(self.folders.root(key)))
         before = PER_ROOT[: PER_ROOT.index(asset)]
         return versions.combined(*(self.content(earlier, key) for earlier in before))
 
     def _is_intact(self, asset: str, key: RootKey, made: Mapping[str, str]) -> bool:
         """Whether the partition was made and its tables are as they were then."""
-        folder = self.folders.asset(asset, str(key))
-        there = all((folder / table.file_name).is_file() for table in TABLES[asset])
-        return INPUTS in made and there and made[versions.DATA_VERSION_TAG] == self.content(asset, key)
+        try:
+            return INPUTS in made and made[versions.DATA_VERSION_TAG] == self.content(asset, key)
+        except (OSError, pa.ArrowException):
+            return False
 
 
 def latest_tags(asset: str, key: RootKey, instance: dg.DagsterInstance) -> Mapping[str, str]:

@@ -12,9 +12,9 @@ from coral_pipeline.credit.tokens import write_tokens
 from coral_pipeline.defs import metadata, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.growing import Plot
+from coral_pipeline.defs.growing import Plot, Versions
 from coral_pipeline.defs.io_manager import Tables
-from coral_pipeline.defs.lineage import INPUTS, Lineage, latest_tags
+from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage, latest_tags
 from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey
 from coral_pipeline.defs.pools import TREES
 from coral_pipeline.defs.progress import ProgressLog, SearchControl
@@ -58,22 +58,23 @@ def explored_trees(
 
     Stopped or killed at any time it goes on where it was when it is run again; a finished tree stays as it is.
     """
-    key = RootKey.parse(context.partition_key)
-    plot = Plot.of(folders, settings, key)
+    key, lineage = RootKey.parse(context.partition_key), Lineage(folders, settings)
+    plot, tags = Plot.of(folders, settings, key), lineage.tags("explored_trees", key)
     for notice in plot.root.notices:
         context.log.warning(notice)
+    if lineage.is_damaged("explored_trees", key, context.instance):
+        context.log.warning("the tables are not as they were written; they are written anew from the journal")
+        (plot.out / TREE_FILE).unlink(missing_ok=True)
     try:
-        summary = plot.grow(
-            control.stop, ProgressLog(context, control), folders.asset("superseded", str(key)), context.log.warning
-        )
+        made_from = Versions(root=tags[INPUTS], settings=tags[METHOD])
+        summary = plot.grow(made_from, control.stop, ProgressLog(context, control), context.log.warning)
     except Stopped as stopped:
         context.instance.report_run_canceling(context.run)
         raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
     nodes, edges = tables.NODES.read(plot.out), tables.EDGES.read(plot.out)
-    lineage = Lineage(folders, settings)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(lineage.content("explored_trees", key)),
-        tags=lineage.tags("explored_trees", key),
+        tags=tags,
         metadata={
             "tree": metadata.picture("tree", tree_svg(nodes, edges, summary.direction)),
             "score by depth": metadata.picture("score by depth", score_by_depth_svg(nodes, summary.direction)),

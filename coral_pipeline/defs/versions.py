@@ -72,12 +72,16 @@ def root_version(root: RootFolder) -> str:
 
 
 def settings_used(asset: str, settings: PipelineSettings) -> Any:
-    """The settings that change what the asset holds, as JSON values."""
+    """The settings that change what the asset holds, as JSON values.
+
+    Only those that are not the default: what a new version of the code adds does not make the old stale. Where
+    it changes a default, it raises the asset's number in ``CODE``.
+    """
     sections = set(SETTINGS.get(asset, ()))
     if "teacher" in sections and settings.teacher.name in OF_TEACHER:
         sections.add(OF_TEACHER[settings.teacher.name])
     where_a_model_runs = {"opencode": {"endpoint", "api_key_variable"}}
-    return settings.model_dump(mode="json", include=sections, exclude=where_a_model_runs)
+    return settings.model_dump(mode="json", include=sections, exclude=where_a_model_runs, exclude_defaults=True)
 
 
 def method_version(asset: str, settings: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import dagster as dg
 
 from coral_pipeline.defs.build import build_definitions
 from coral_pipeline.defs.folders import PER_ROOT, Folders
-from coral_pipeline.defs.instance import LAUNCHED_BY
+from coral_pipeline.defs.instance import IN_PROCESS_RUN
 from coral_pipeline.defs.lineage import Lineage
 from coral_pipeline.defs.partitions import STUDENT_RUNS_NAME, RootKey, student_run_key
 from coral_pipeline.defs.progress import SearchControl
@@ -102,21 +103,24 @@ class WholeRun:
         if self._control.stop.is_set():
             raise Interrupted
         try:
-            if self._lineage.is_current(key, self._instance):
-                return RootOutcome(key, was_current=True)
-        except PipelineError as error:
+            stale = self._lineage.stale(key, self._instance)
+        except (PipelineError, OSError) as error:
             return RootOutcome(key, failure=str(error))
-        return RootOutcome(key, failure=self._materialize(PER_ROOT, str(key)))
+        if not stale:
+            return RootOutcome(key, was_current=True)
+        return RootOutcome(key, failure=self._materialize(stale, str(key)))
 
     def _materialize(self, assets: Sequence[str], partition: str) -> str | None:
         """Run the assets; why they failed, in one line, or None."""
+        run_id = str(uuid.uuid4())
         result = self._job.execute_in_process(
+            run_id=run_id,
             run_config={"loggers": {"file": {"config": {"path": str(self.log)}}}},
             instance=self._instance,
             partition_key=partition,
             raise_on_error=False,
             asset_selection=[dg.AssetKey(asset) for asset in assets],
-            tags=LAUNCHED_BY,
+            tags={IN_PROCESS_RUN: run_id},
         )
         if result.success:
             return None

@@ -14,6 +14,7 @@ from coral_pipeline import tables
 from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.search.progress import Progress
 from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure, settings
+from coral_pipeline_tests.search.growing import AnswerTeacher
 
 pytestmark = pytest.mark.slow
 
@@ -106,3 +107,17 @@ def test_a_second_run_of_the_same_tree_is_refused_while_one_is_at_it(world: Worl
     world.materialize(["explored_trees"], key)
     (second,) = refused
     assert "is exploring this tree" in failure(second)
+
+
+def test_a_tree_that_another_version_of_the_teacher_began_is_refused_and_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.materialize(TO_ROOTS, RUN)
+    key = str(world.keys[0])
+    world.control = stopping_in_round(2)
+    world.run(["explored_trees"], key)
+    begun = journal(world)
+    monkeypatch.setattr(AnswerTeacher, "describe", lambda self: {"kind": "test", "version": 2})
+    world.control = SearchControl()
+    assert "teacher.version was absent, now 2" in failure(world.run(["explored_trees"], key))
+    assert journal(world) == begun

@@ -17,7 +17,7 @@ from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, settings
 pytestmark = pytest.mark.slow
 
 
-def stale(world: World) -> set[str]:
+def called_stale(world: World) -> set[str]:
     """The assets Dagster itself calls stale, with their partitions."""
     graph = world.definitions.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
@@ -31,8 +31,8 @@ def stale(world: World) -> set[str]:
 
 
 def test_after_all_is_made_nothing_is_stale_and_every_root_is_current(finished: World) -> None:
-    assert stale(finished) == set()
-    assert all(finished.lineage.is_current(key, finished.instance) for key in finished.keys)
+    assert called_stale(finished) == set()
+    assert not any(finished.lineage.stale(key, finished.instance) for key in finished.keys)
 
 
 def test_a_root_that_changed_makes_its_own_tree_stale_and_no_other_tree(finished: World) -> None:
@@ -40,24 +40,33 @@ def test_a_root_that_changed_makes_its_own_tree_stale_and_no_other_tree(finished
     snapshot = finished.folders.student_run(RUN) / "all_snapshots" / changed.root
     (snapshot / "code" / "solve.py").write_text("print('changed')\n")
     finished.materialize(TO_ROOTS, RUN)
-    assert stale(finished) == {f"explored_trees {changed}", f"sft_dataset {RUN}"}
-    assert not finished.lineage.is_current(changed, finished.instance)
-    assert all(finished.lineage.is_current(key, finished.instance) for key in others)
+    assert called_stale(finished) == {f"explored_trees {changed}", f"sft_dataset {RUN}"}
+    assert finished.lineage.stale(changed, finished.instance) == PER_ROOT
+    assert not any(finished.lineage.stale(key, finished.instance) for key in others)
     finished.materialize(PER_ROOT, str(changed))
-    assert finished.lineage.is_current(changed, finished.instance)
+    assert finished.lineage.stale(changed, finished.instance) == ()
     earlier = finished.folder / "output" / "superseded" / RUN / changed.root / "1"
     assert (earlier / "tree.json").is_file(), "the tree of the root as it was is kept"
     finished.materialize(["sft_dataset"], RUN)
-    assert stale(finished) == set()
+    assert called_stale(finished) == set()
 
 
 @pytest.mark.parametrize(
-    "changed", [{"search": {"max_depth": 1}}, {"paths": {"top_k": 1}}, {"credit": {"prior": 0.5}}], ids=str
+    ("changed", "stale"),
+    [
+        ({"search": {"max_depth": 1}}, PER_ROOT),
+        ({"teacher": {"seed": 1}}, PER_ROOT),
+        ({"paths": {"top_k": 1}}, PER_ROOT[1:]),
+        ({"credit": {"prior": 0.5}}, PER_ROOT[2:]),
+    ],
+    ids=str,
 )
-def test_with_other_settings_no_root_is_current(finished: World, changed: dict[str, Any]) -> None:
+def test_other_settings_make_stale_what_they_change_and_what_follows(
+    finished: World, changed: dict[str, Any], stale: tuple[str, ...]
+) -> None:
     finished.settings = settings(**changed)
     try:
-        assert not any(finished.lineage.is_current(key, finished.instance) for key in finished.keys)
+        assert {finished.lineage.stale(key, finished.instance) for key in finished.keys} == {stale}
         assert all(finished.lineage.is_whole(key, finished.instance) for key in finished.keys)
     finally:
         finished.settings = settings()
@@ -66,25 +75,26 @@ def test_with_other_settings_no_root_is_current(finished: World, changed: dict[s
 def test_patience_and_width_of_the_machine_change_nothing(finished: World) -> None:
     finished.settings = settings(retry={"attempts": 2}).model_copy(update={"trees_at_once": 5})
     try:
-        assert all(finished.lineage.is_current(key, finished.instance) for key in finished.keys)
+        assert not any(finished.lineage.stale(key, finished.instance) for key in finished.keys)
     finally:
         finished.settings = settings()
 
 
 @pytest.mark.parametrize("asset", PER_ROOT)
-def test_a_root_whose_files_were_damaged_is_neither_current_nor_part_of_a_dataset(finished: World, asset: str) -> None:
+def test_a_root_whose_files_were_damaged_is_in_no_dataset_and_is_made_again(finished: World, asset: str) -> None:
     key = finished.keys[-1]
     folder = finished.folders.asset(asset, str(key))
     table = tables.TABLES[asset][0]
     file = folder / table.file_name
-    kept = file.read_bytes()
-    try:
-        for damage in (lambda: table.write(table.read(folder).slice(1), folder), file.unlink):
-            damage()
-            assert not finished.lineage.is_current(key, finished.instance)
-            assert not finished.lineage.is_whole(key, finished.instance)
-    finally:
-        file.write_bytes(kept)
+    kept = table.read(folder)
+    for damage in (lambda: table.write(kept.slice(1), folder), file.unlink, lambda: file.write_bytes(b"PAR1")):
+        damage()
+        assert not finished.lineage.is_whole(key, finished.instance)
+        stale = finished.lineage.stale(key, finished.instance)
+        assert stale == PER_ROOT[PER_ROOT.index(asset) :]
+        finished.materialize(stale, str(key))
+        assert table.read(folder).equals(kept)
+        assert finished.lineage.stale(key, finished.instance) == ()
 
 
 def test_paths_of_an_earlier_tree_are_not_mixed_with_the_tree_of_now(finished: World) -> None:
