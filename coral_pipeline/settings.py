@@ -187,8 +187,11 @@ class GrpoSettings(Settings):
 
     std_offset: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
     """Added to the standard deviation of the returns before dividing by it."""
-    tie_tolerance: float = Field(default=1e-12, ge=0, allow_inf_nan=False)
-    """Returns whose range, relative to max(1, their size), is at most this are all equal: advantages are exactly 0."""
+    tie_tolerance: float = Field(default=1e-15, ge=0, allow_inf_nan=False)
+    """Returns whose range, relative to max(1, their size), is at most this are all equal: advantages are exactly 0.
+
+    As large as the rounding of sums along paths, so that returns that do differ are never taken to be equal.
+    """
 
 
 class HttpCriticSettings(Settings):

@@ -139,6 +139,15 @@ def test_grpo_of_equal_returns_is_exactly_zero_though_their_sums_round_different
     assert advantages(prepare(explored(star), Grpo(), SOFT_ONLY)) == [0.0] * 3
 
 
+def test_grpo_tells_returns_apart_that_differ_by_less_than_its_offset() -> None:
+    nodes = [N(score=0.0), N(0, 1.0), N(0, 2.0), N(0, 3.0)]
+    tiny = RewardConfig(gain_weight=1e-12)
+    literal = Literal(nodes, tiny, 0.0)
+    found = advantages(prepare(explored(nodes), Grpo(), tiny))
+    assert found == pytest.approx([literal.grpo(k) for k in (1, 2, 3)], rel=1e-6)
+    assert 0.0 not in (found[0], found[2])
+
+
 def test_a_root_alone_has_values_and_no_edges() -> None:
     for estimator in (DirectBranchTd(), Grpo()):
         batch = prepare(explored([N(score=1.0, leaf="open")]), estimator, value_model=Constant(0.25))

@@ -51,7 +51,7 @@ def test_exit_code_and_output_of_both_streams(family: ProcessFamily) -> None:
 
 
 def test_a_signal_shows_as_a_negative_exit_code(family: ProcessFamily) -> None:
-    assert run(family, "kill -TERM $$").returncode == -signal.SIGTERM
+    assert run(family, "kill -KILL $$").returncode == -signal.SIGKILL
 
 
 def test_stdin_is_empty(family: ProcessFamily) -> None:

@@ -131,6 +131,7 @@ def test_unisolated_is_an_explicit_setting(fork: View) -> None:
 def test_the_entry_joins_the_loopback_to_sockets_and_back(fork: View, tmp_path: Path) -> None:
     sockets = tmp_path / "sockets"
     sockets.mkdir()
+    inside = Path("/run/teacher", *["a-folder-with-a-long-name"] * 5)  # longer than a socket's address may be
     with socket.socket(socket.AF_UNIX) as model:
         model.bind(str(sockets / "model.sock"))
         model.listen()
@@ -150,12 +151,12 @@ def test_the_entry_joins_the_loopback_to_sockets_and_back(fork: View, tmp_path: 
             "database": None,
             "cwd": "/coral/agents/agent-1/gone",
             "command": [sys.executable, "-c", asking],
-            "forwards": [[8000, "/run/teacher/model.sock"]],
+            "forwards": [[8000, f"{inside}/model.sock"]],
         }
         program = [sys.executable, "-I", "/opt/teacher/entry.py", json.dumps(request)]
         mounts = [
             Mount(fork.seen / "coral", Path("/coral"), "write"),
-            Mount(sockets, Path("/run/teacher"), "write"),
+            Mount(sockets, inside, "write"),
             Mount(ENTRY, Path("/opt/teacher/entry.py")),
         ]
         sandbox = Sandbox(SandboxSettings())

@@ -62,9 +62,20 @@ async def listen(source: Address, target: Address) -> asyncio.AbstractServer:
             return
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
+    if isinstance(target, str):
+        target = fitting(target)
     if isinstance(source, int):
         return await asyncio.start_server(accepted, "127.0.0.1", source)
-    return await asyncio.start_unix_server(accepted, source)
+    return await asyncio.start_unix_server(accepted, fitting(source))
+
+
+def fitting(socket: str) -> str:
+    """Another path of the socket, short enough for an address (107 bytes) wherever its folder lies.
+
+    The folder stays open as long as this process.
+    """
+    path = Path(socket)
+    return f"/proc/self/fd/{os.open(path.parent, os.O_PATH | os.O_DIRECTORY)}/{path.name}"
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
