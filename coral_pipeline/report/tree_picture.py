@@ -64,8 +64,8 @@ def score_by_depth_svg(nodes: pa.Table, direction: Direction) -> str:
     from matplotlib.figure import Figure
 
     rows = _rows(nodes)
-    figure = Figure(figsize=(6.5, 3.6), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(6.5, 3.6))
+    axes = figure.add_axes((0.14, 0.15, 0.83, 0.81))
     scored = [row for row in rows.values() if row["score"] is not None]
     for row in scored:
         parent = rows.get(row["parent_id"])
