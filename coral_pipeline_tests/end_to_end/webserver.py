@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,10 +88,10 @@ def dagster_dev(environment: dict[str, str], log: Path) -> Iterator[Dagster]:
         yield dagster
     finally:
         process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):  # on a busy machine it waits long for its own servers
             process.wait(60)
-        finally:
-            _kill_session(process.pid)
+        _kill_session(process.pid)
+        process.wait()
 
 
 def _answers(dagster: Dagster) -> bool:
