@@ -213,7 +213,7 @@ def test_whatever_the_grader_does(tmp_path: Path, mode: str, score: float | None
     broken = mode in {"raise", "exit", "hang"}
     assert (record["score"], record["status"]) == (score, status)
     assert record["metadata"]["budget_class"] == ("grader_error" if broken else "real")
-    assert living(FAMILIES) == []
+    assert living(FAMILIES, tmp_path) == []
 
 
 def test_another_package_named_coral_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ def test_a_program_that_never_ends_is_given_up(tmp_path: Path) -> None:
         turn = fork.run_turn(1)
     assert turn.score is None
     assert "exceeding timeout 500 ms" in session_texts(turn)
-    assert living(FAMILIES) == []
+    assert living(FAMILIES, tmp_path) == []
 
 
 def test_what_a_program_starts_ends_with_the_turn(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_what_a_program_starts_ends_with_the_turn(tmp_path: Path) -> None:
     teacher = open_teacher(tmp_path, program)
     with teacher.fork(edge(0), None, threading.Event()) as fork:
         fork.run_turn(1)
-        assert living(FAMILIES) == [], "before the state is frozen, not only when the fork is left"
+        assert living(FAMILIES, tmp_path) == [], "before the state is frozen, not only when the fork is left"
 
 
 def test_stop_ends_a_turn_and_all_its_processes(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_stop_ends_a_turn_and_all_its_processes(tmp_path: Path) -> None:
     with pytest.raises(Stopped), teacher.fork(edge(0), None, stop) as fork:
         fork.run_turn(1)
     stopper.join()
-    assert living(FAMILIES) == []
+    assert living(FAMILIES, tmp_path) == []
     assert not (tmp_path / "work" / "states" / "0-1").exists()
 
 
@@ -336,11 +336,11 @@ def test_what_a_killed_process_left_running_is_ended_by_the_next(tmp_path: Path)
     finally:
         process.kill()
         process.wait()
-    assert len(living(FAMILIES)) == 2, "the grader and what it started have lost the one who would end them"
+    assert len(living(FAMILIES, tmp_path)) == 2, "the grader and what it started have lost the one who would end them"
     teacher = EmbeddedTeacher.open(tmp_path / "root", tmp_path / "task", tmp_path / "work", 0)
-    assert len(living(FAMILIES)) == 2, "not before the first fork: the tree may be another process's"
+    assert len(living(FAMILIES, tmp_path)) == 2, "not before the first fork: the tree may be another process's"
     with teacher.fork(edge(1), None, threading.Event()):
-        assert living(FAMILIES) == []
+        assert living(FAMILIES, tmp_path) == []
 
 
 def test_other_trees_processes_are_left_alone(tmp_path: Path) -> None:
