@@ -50,12 +50,20 @@ class Repository:
         self._family = family
         self._env = env
 
-    def create(self, excluded: tuple[str, ...]) -> str:
-        """Make the repository and commit all there is; returns the commit. ``excluded``: patterns never committed."""
+    def create(self, excluded: tuple[str, ...], objects: str) -> str:
+        """Make the repository and commit all there is; returns the commit.
+
+        ``excluded``: patterns never committed. ``objects``: where whoever looks at a state finds git's objects,
+        seen from its ``.git/objects``; in a fork they are where ``GIT_OBJECT_DIRECTORY`` says.
+        """
         self._git("init", "--quiet", f"--initial-branch={BRANCH}", "--template=", "--object-format=sha1")
-        info = self.folder / ".git" / "info"
-        info.mkdir()
-        (info / "exclude").write_text("".join(f"{pattern}\n" for pattern in excluded))
+        for file, content in (
+            ("info/exclude", "".join(f"{pattern}\n" for pattern in excluded)),
+            ("objects/info/alternates", f"{objects}\n"),
+        ):
+            path = self.folder / ".git" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
         self._git("add", "--all")
         self._git("commit", "--quiet", "--allow-empty", "--message", "Student snapshot")
         return self.head

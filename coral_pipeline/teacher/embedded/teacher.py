@@ -7,6 +7,7 @@ the same Turn, ``seconds`` apart, as long as the program and its grader answer t
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,7 +26,7 @@ from coral_pipeline.teacher.protocol import EdgeRequest, Fork
 
 logger = logging.getLogger(__name__)
 
-BEHAVIOUR_VERSION = 1
+BEHAVIOUR_VERSION = 2
 """Raised whenever the same edge may be answered otherwise than before."""
 
 
@@ -114,7 +115,9 @@ def _prepare(root_dir: Path, grounds: Grounds) -> None:
     prepare_root(root_dir, folder / "fork")
     with grounds.family(ROOT) as family:
         repository = Repository(folder / "fork" / "code", family, grounds.environment(folder / "tmp", root.moment))
-        commit = repository.create(tuple(f"/{LINKS}/{knowledge}" for knowledge in KNOWLEDGE))
+        excluded = tuple(f"/{LINKS}/{knowledge}" for knowledge in KNOWLEDGE)
+        objects = os.path.relpath(grounds.objects, states.path(ROOT) / "code" / ".git" / "objects")
+        commit = repository.create(excluded, objects)
     session = Session(root_commit=root.commit_hash, best_commit=commit, best_score=root.score, moment=root.moment)
     session.write(folder / "fork")
     states.finish(ROOT, folder)
