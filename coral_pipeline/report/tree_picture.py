@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,25 +14,24 @@ from coral_pipeline.report.score_curve import DRAWABLE
 from coral_pipeline.report.svg import svg_text
 from coral_pipeline.settings import Direction
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.figure import Figure
-
 Row = dict[str, Any]
-Style = dict[str, Any]
-"""Keywords of a Matplotlib call."""
-
-LEAF_MARKERS = {"token_limit": "D", "depth_limit": "s", "exhausted": "^", "open": "h"}
-"""Marker by ``leaf_kind``; inner nodes are circles."""
-EDGE_STYLES: dict[str, Style] = {
-    "passed": {"color": "#8a8f98", "linewidth": 1.4, "linestyle": "-"},
-    "kept": {"color": "#d9822b", "linewidth": 1.6, "linestyle": (0, (4, 2))},
-    "failed": {"color": "#c23030", "linewidth": 1.2, "linestyle": (0, (1, 1.5))},
-    "selected": {"color": "#0f9960", "linewidth": 4.5, "linestyle": "-"},
-}
 Place = tuple[float, float]
-"""Where a mark stands: x in leaves from the left, y = -depth."""
+"""Where a mark stands: x in leaves from the left, y in depths from the root."""
+
+CORNERS = {"token_limit": (4, 0), "depth_limit": (4, 45), "exhausted": (3, -90), "open": (6, 0)}
+"""Shape by ``leaf_kind``: corners, and by how many degrees the first is turned; inner nodes are circles."""
+EDGE_STYLES = {
+    "passed": 'stroke="#8a8f98" stroke-width="1.6"',
+    "kept": 'stroke="#d9822b" stroke-width="2" stroke-dasharray="7 4"',
+    "failed": 'stroke="#c23030" stroke-width="1.5" stroke-dasharray="2 3"',
+    "selected": 'stroke="#0f9960" stroke-width="6" stroke-opacity="0.5"',
+}
+EDGE_MEANINGS = {"passed": "passed", "kept": "failed, but kept", "failed": "failed"}
+COLUMN, ROW, RADIUS = 46, 96, 11
+"""Pixels between leaves and between depths, and of a node."""
+LEFT, TOP, RIGHT, BOTTOM = 96, 92, 120, 48
+"""Margins in pixels: depths, legend, scale, ranks."""
+SCALE_STEPS = 16
 
 
 def tree_svg(
@@ -40,23 +40,35 @@ def tree_svg(
     """The tree, root on top: nodes coloured by raw score, kept edges dashed, failed ones as lines to a cross.
 
     ``nodes`` and ``edges`` as in ``tables.NODES`` and ``tables.EDGES``. ``selected`` maps the rank of a
-    selected path (1 is the best) to its node ids, root first; these paths are underlaid in green.
+    selected path (1 is the best) to its node ids, root first; these paths are underlaid in green. Written by
+    hand: Matplotlib takes a hundred times as long for five times as many bytes.
     """
     rows = _rows(nodes)
     failed = Counter(edge["parent_id"] for edge in edges.to_pylist() if edge["child_id"] is None)
     places, crosses = _places(rows, failed)
-    figure, axes = _canvas([*places.values(), *crosses])
-    for rank, path in sorted((selected or {}).items()):
-        axes.plot(*zip(*(places[n] for n in path), strict=True), **EDGE_STYLES["selected"], alpha=0.5, zorder=1)
-        below: Style = {"xytext": (0, -30), "textcoords": "offset points", "ha": "center", "color": "#0a6640"}
-        axes.annotate(f"#{rank}", places[path[-1]], weight="bold", **below)
-    _draw_edges(axes, rows, places, crosses)
-    colours = _draw_nodes(axes, rows, places, direction)
-    _legend(figure, bool(selected))
-    scale = figure.colorbar(colours, ax=axes, label=f"score ({direction})", shrink=0.7, pad=0.01, fraction=0.03)
-    if direction == "minimize":
-        scale.ax.invert_yaxis()
-    return svg_text(figure)
+    colours = _Colours([row["score"] for row in rows.values() if row["score"] is not None], direction)
+    marks = [*places.values(), *crosses]
+    depths = 1 + int(max(y for _, y in marks))
+    width = max(760, LEFT + COLUMN * max(x for x, _ in marks) + RIGHT)
+    height = TOP + ROW * (depths - 1) + BOTTOM
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" font-size="11" '
+        'font-family="DejaVu Sans, sans-serif" text-anchor="middle">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        *(_text(LEFT / 2 - 8, TOP + ROW * depth + 4, f"depth {depth}", size=13) for depth in range(depths)),
+        *_selected(selected or {}, places),
+        *(
+            _line("kept" if row["kept_by"] else "passed", places[row["parent_id"]], places[row["node_id"]])
+            for row in rows.values()
+            if row["parent_id"] is not None
+        ),
+        *(_line("failed", places[parent], cross) + _cross(cross) for cross, parent in crosses.items()),
+        *(part for node, row in rows.items() for part in _node(row, places[node], colours)),
+        *_legend(bool(selected), width),
+        *colours.scale(width - 62, TOP + 10, min(300, height - TOP - BOTTOM - 10)),
+        "</svg>",
+    ]
+    return "\n".join(parts)
 
 
 def score_by_depth_svg(nodes: pa.Table, direction: Direction) -> str:
@@ -109,82 +121,101 @@ def _places(rows: Mapping[int, Row], failed: Mapping[int, int]) -> tuple[dict[in
         below = [place(child) for child in children[node]]
         for _ in range(failed.get(node, 0)):
             below.append(float(next(columns)))
-            crosses[below[-1], -depth - 1.0] = node
+            crosses[below[-1], depth + 1.0] = node
         x = sum(below) / len(below) if below else float(next(columns))
-        places[node] = (x, -float(depth))
+        places[node] = (x, float(depth))
         return x
 
     place(0)
     return places, crosses
 
 
-def _canvas(marks: Sequence[Place]) -> tuple[Figure, Axes]:
-    """Room for the marks, one row per depth. Laid out by hand: letting Matplotlib do it takes twice as long."""
-    from matplotlib.figure import Figure
+class _Colours:
+    """Colours of scores; the bright end is the better one."""
 
-    right, bottom = max(x for x, _ in marks), min(y for _, y in marks)
-    width, height = max(8.0, 0.58 * right + 3.3), 2.4 - 1.25 * bottom
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((0.75 / width, 0.1 / height, 1 - 1.75 / width, 1 - 0.8 / height))
-    axes.set(xlim=(-0.7, right + 0.7), ylim=(bottom - 0.5, 0.3), xticks=[])
-    depths = range(1 - int(bottom))
-    axes.set_yticks([-depth for depth in depths], [f"depth {depth}" for depth in depths])
-    axes.spines[:].set_visible(False)
-    return figure, axes
+    def __init__(self, scores: Sequence[float], direction: Direction) -> None:
+        import matplotlib
 
+        self._low, self._high = min(scores), max(scores)
+        self._direction = direction
+        self._map = matplotlib.colormaps["viridis" if direction == "maximize" else "viridis_r"]
 
-def _draw_edges(axes: Axes, rows: Mapping[int, Row], places: Mapping[int, Place], crosses: Mapping[Place, int]) -> None:
-    from matplotlib.collections import LineCollection
+    def __call__(self, score: float) -> tuple[str, bool]:
+        """The colour, and whether black can be read on it."""
+        span = self._high / 2 - self._low / 2  # halves, since the difference may be beyond the largest float
+        red, green, blue, _ = self._map((score / 2 - self._low / 2) / span if span else 0.5)
+        return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}", red + green + blue > 1.3
 
-    lines: dict[str, list[tuple[Place, Place]]] = {"passed": [], "kept": [], "failed": []}
-    for row in rows.values():
-        if row["parent_id"] is not None:
-            lines["kept" if row["kept_by"] else "passed"].append((places[row["parent_id"]], places[row["node_id"]]))
-    lines["failed"] = [(places[parent], cross) for cross, parent in crosses.items()]
-    for style, segments in lines.items():
-        axes.add_collection(LineCollection(segments, **EDGE_STYLES[style], zorder=2))
-    if crosses:
-        x, y = zip(*crosses, strict=True)
-        axes.scatter(x, y, marker="x", color=EDGE_STYLES["failed"]["color"], s=60, zorder=3)
-
-
-def _draw_nodes(
-    axes: Axes, rows: Mapping[int, Row], places: Mapping[int, Place], direction: Direction
-) -> ScalarMappable:
-    """Draw the nodes and return their colour scale, whose bright end is the better one."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
-    scores = [row["score"] for row in rows.values() if row["score"] is not None]
-    colours = ScalarMappable(Normalize(min(scores), max(scores)), "viridis" if direction == "maximize" else "viridis_r")
-    label: Style = {"ha": "center", "va": "center", "size": 7, "zorder": 5}
-    behind: Style = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
-    faces: dict[int, Any] = {
-        n: "white" if row["score"] is None else colours.to_rgba(row["score"]) for n, row in rows.items()
-    }
-    for marker in ("o", *LEAF_MARKERS.values()):
-        alike = [n for n, row in rows.items() if LEAF_MARKERS.get(row["leaf_kind"], "o") == marker]
-        rims = [EDGE_STYLES["kept"]["color"] if rows[n]["kept_by"] else "#30363d" for n in alike]
-        x, y = ([places[n][axis] for n in alike] for axis in (0, 1))
-        axes.scatter(x, y, s=210, marker=marker, facecolors=[faces[n] for n in alike], edgecolors=rims, zorder=4)
-    for node, row in rows.items():
-        dark = row["score"] is not None and sum(faces[node][:3]) < 1.3
-        axes.text(*places[node], str(node), color="white" if dark else "black", **label)
-        text = "no score" if row["score"] is None else f"{row['score']:.4g}"
-        axes.annotate(text, places[node], (0, -14), textcoords="offset points", bbox=behind, **label)
-    return colours
+    def scale(self, x: float, y: float, height: float) -> Iterator[str]:
+        """The scale, the best score on top, with its numbers."""
+        best, worst = (self._high, self._low) if self._direction == "maximize" else (self._low, self._high)
+        yield _text(x, y - 12, f"score ({self._direction})", size=12)
+        for step in range(SCALE_STEPS):
+            colour, _ = self(best + (worst / SCALE_STEPS - best / SCALE_STEPS) * (step + 0.5))
+            top, tall = y + height * step / SCALE_STEPS, height / SCALE_STEPS
+            yield f'<rect x="{x - 40:g}" y="{top:.1f}" width="18" height="{tall + 0.5:.1f}" fill="{colour}"/>'
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0) if best != worst else (0.5,):
+            number = best * (1 - share) + worst * share
+            yield _text(x - 16, y + height * share + 4, f"{number:.4g}", extra='text-anchor="start"')
 
 
-def _legend(figure: Figure, with_selected: bool) -> None:
-    from matplotlib.lines import Line2D
+def _at(place: Place) -> tuple[float, float]:
+    """Pixels of a place."""
+    return LEFT + COLUMN * place[0], TOP + ROW * place[1]
 
-    lines = {"passed": "passed", "kept": "failed, but kept", "failed": "failed"}
-    if with_selected:
-        lines["selected"] = "selected path, with its rank"
-    handles = [Line2D([], [], **EDGE_STYLES[style], label=label) for style, label in lines.items()]
-    markers = {"inner node": "o", **{f"leaf: {kind}": marker for kind, marker in LEAF_MARKERS.items()}}
-    handles += [
-        Line2D([], [], marker=marker, ls="none", mfc="white", mec="#30363d", ms=8, label=label)
-        for label, marker in markers.items()
-    ]
-    figure.legend(handles=handles, loc="upper center", ncols=3, frameon=False, fontsize=8)
+
+def _text(x: float, y: float, text: str, *, size: int = 11, colour: str = "black", extra: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" {extra}>{text}</text>'
+
+
+def _line(style: str, *places: Place) -> str:
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(_at, places))
+    return f'<polyline points="{points}" fill="none" {EDGE_STYLES[style]}/>'
+
+
+def _cross(place: Place) -> str:
+    x, y = _at(place)
+    return f'<path d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10" stroke="#c23030" stroke-width="2"/>'
+
+
+def _shape(leaf_kind: str | None, x: float, y: float, looks: str) -> str:
+    """The mark of a node: a circle, or a polygon of about its size."""
+    if leaf_kind is None:
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}" {looks}/>'
+    corners, turn = CORNERS[leaf_kind]
+    angles = [math.radians(turn + 360 * corner / corners) for corner in range(corners)]
+    radius = RADIUS * {3: 1.4, 4: 1.3, 6: 1.1}[corners]
+    points = " ".join(f"{x + radius * math.cos(a):.1f},{y + radius * math.sin(a):.1f}" for a in angles)
+    return f'<polygon points="{points}" {looks}/>'
+
+
+def _node(row: Row, place: Place, colours: _Colours) -> Iterator[str]:
+    x, y = _at(place)
+    score = row["score"]
+    face, is_bright = ("white", True) if score is None else colours(score)
+    rim = "#d9822b" if row["kept_by"] else "#30363d"
+    yield _shape(row["leaf_kind"], x, y, f'fill="{face}" stroke="{rim}" stroke-width="1.5"')
+    yield _text(x, y + 4, str(row["node_id"]), size=10, colour="black" if is_bright else "white")
+    halo = 'stroke="white" stroke-width="3" paint-order="stroke"'
+    yield _text(x, y + RADIUS + 14, "no score" if score is None else f"{score:.4g}", size=10, extra=halo)
+
+
+def _selected(selected: Mapping[int, Sequence[int]], places: Mapping[int, Place]) -> Iterator[str]:
+    for rank, path in sorted(selected.items()):
+        yield _line("selected", *(places[node] for node in path))
+        x, y = _at(places[path[-1]])
+        yield _text(x, y + RADIUS + 30, f"#{rank}", size=13, colour="#0a6640", extra='font-weight="bold"')
+
+
+def _legend(with_selected: bool, width: float) -> Iterator[str]:
+    """What lines and shapes mean, in two rows."""
+    meanings = EDGE_MEANINGS | ({"selected": "selected path, with its rank"} if with_selected else {})
+    left = width / 2 - 330
+    for place, (style, meaning) in enumerate(meanings.items()):
+        x = left + 150 * place
+        yield f'<path d="M{x:.1f} 18h30" {EDGE_STYLES[style]}/>'
+        yield _text(x + 38, 22, meaning, extra='text-anchor="start"')
+    for place, kind in enumerate((None, *CORNERS)):
+        x = left + 15 + 140 * place
+        yield _shape(kind, x, 44, 'fill="white" stroke="#30363d"')
+        yield _text(x + 20, 48, f"leaf: {kind}" if kind else "inner node", extra='text-anchor="start"')

@@ -27,8 +27,8 @@ def texts(svg: str) -> list[str]:
 
 
 def strokes(svg: str, style: str) -> int:
-    """Lines drawn in the colour of an edge style, the legend's among them."""
-    return svg.count(f"stroke: {EDGE_STYLES[style]['color']}")
+    """Lines drawn in an edge style, the legend's among them."""
+    return svg.count(EDGE_STYLES[style])
 
 
 def test_every_node_stands_there_with_its_id_and_score(tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_better_end_of_the_scale_is_bright_and_on_top_for_both_directions(tmp_path: Path) -> None:
     assert "score (minimize)" in texts(draw(tmp_path / "a", NODES, direction="minimize"))
-    bright = "#fde725"  # the bright end of viridis
-    best, worst = (
-        draw(tmp_path / "b", [N(score=1.0), N(0, 2.0)]),
-        draw(tmp_path / "c", [N(score=1.0), N(0, 2.0)], [], "minimize"),
-    )
-    assert bright in best and bright in worst
-    assert best.index(bright) != worst.index(bright)
+    nodes = [N(score=1.0), N(0, 2.0)]
+    highest, lowest = draw(tmp_path / "b", nodes), draw(tmp_path / "c", nodes, [], "minimize")
+    bright, dark = 'fill="#fde725"', 'fill="#440154"'  # the ends of viridis
+    assert highest.index(dark) < highest.index(bright), "the root comes first"
+    assert lowest.index(bright) < lowest.index(dark)
+    assert texts(highest)[-5:] == ["2", "1.75", "1.5", "1.25", "1"]
+    assert texts(lowest)[-5:] == ["1", "1.25", "1.5", "1.75", "2"]
 
 
 @pytest.mark.parametrize(
