@@ -198,6 +198,8 @@ FILTERED_SNAPSHOTS = Table(
         optional("status", STRING, "Status of the attempt (improved, regressed, crashed, …); null: no attempt file"),
         optional("feedback", STRING, "Feedback of the grader; null: none"),
         ELIGIBLE,
+        Column("metadata_sha256", STRING, "SHA-256 of metadata.json, in hex"),
+        optional("attempt_sha256", STRING, "SHA-256 of the attempt record used, in hex; null: none was"),
     ),
 )
 REJECTED_SNAPSHOTS = Table(

@@ -100,6 +100,8 @@ def filtered_table(scores: Sequence[float | S | None]) -> Any:
             "status": None,
             "feedback": None,
             "eligible": snapshot.eval_ok is True and snapshot.score is not None,
+            "metadata_sha256": hashlib.sha256(str(index).encode()).hexdigest(),
+            "attempt_sha256": None,
         }
         for index, snapshot in enumerate(snapshots, 1)
     )

@@ -18,7 +18,7 @@ from coral_pipeline.student_run.layout import METADATA_FILE
 from coral_pipeline.tables import Table
 
 CODE = {
-    "filtered_snapshots": 1,
+    "filtered_snapshots": 2,
     "stage_labels": 1,
     "selected_roots": 1,
     "explored_trees": 1,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coral_pipeline.scores import numeric
@@ -27,6 +28,8 @@ class Attempt:
     feedback: str | None = None
     problem: str | None = None
     """Why a record that is there could not be used, in one line."""
+    sha256: str | None = field(default=None, compare=False)
+    """Of the record's bytes, in hex; None where none was used."""
 
 
 def find_attempt(snapshot: Folder, commit_hash: str) -> Attempt:
@@ -39,7 +42,7 @@ def find_attempt(snapshot: Folder, commit_hash: str) -> Attempt:
         with snapshot.folder(SHARED_FOLDER) as shared, shared.folder(ATTEMPTS_FOLDER) as attempts:
             if _can_be_a_file_name(commit_hash):
                 try:
-                    return _attempt(attempts.json(commit_hash + _SUFFIX))
+                    return _attempt(attempts.read(commit_hash + _SUFFIX))
                 except Missing:
                     pass
             return _search(attempts, commit_hash)
@@ -49,7 +52,9 @@ def find_attempt(snapshot: Folder, commit_hash: str) -> Attempt:
         return Attempt(problem=f"its attempt record {unreadable}")
 
 
-def _attempt(record: Any) -> Attempt:
+def _attempt(data: bytes, record: Any = None) -> Attempt:
+    """The attempt in the bytes of a record; ``record``: what they say, where that is known already."""
+    record = parse_json(data) if record is None else record
     if not isinstance(record, dict):
         raise Unreadable("is not a JSON object")
     status, feedback = record.get("status"), record.get("feedback")
@@ -57,6 +62,7 @@ def _attempt(record: Any) -> Attempt:
         score=numeric(record.get("score")),
         status=status if isinstance(status, str) else None,
         feedback=feedback if isinstance(feedback, str) else None,
+        sha256=hashlib.sha256(data).hexdigest(),
     )
 
 
@@ -65,19 +71,22 @@ def _search(attempts: Folder, commit_hash: str) -> Attempt:
     names = [name for name in attempts.names() if name.endswith(_SUFFIX)]
     named = [name for name in names if _abbreviates(name.removesuffix(_SUFFIX), commit_hash)]
     if len(named) == 1:
-        record = attempts.json(named[0])
+        data = attempts.read(named[0])
+        record = parse_json(data)
         if not isinstance(record, dict) or _related(record.get("commit_hash", commit_hash), commit_hash):
-            return _attempt(record)
+            return _attempt(data, record)
     records = list(_records_that_mention(attempts, names, commit_hash))
-    equal = [record for record in records if record["commit_hash"] == commit_hash]
+    equal = [(data, record) for data, record in records if record["commit_hash"] == commit_hash]
     found = equal or records
     if len(found) > 1:
         return Attempt(problem=f"{len(found)} attempt records match its commit")
-    return _attempt(found[0]) if found else Attempt()
+    return _attempt(*found[0]) if found else Attempt()
 
 
-def _records_that_mention(attempts: Folder, names: Iterable[str], commit_hash: str) -> Iterable[dict[str, Any]]:
-    """The readable records whose ``commit_hash`` is related to the given one."""
+def _records_that_mention(
+    attempts: Folder, names: Iterable[str], commit_hash: str
+) -> Iterable[tuple[bytes, dict[str, Any]]]:
+    """The readable records whose ``commit_hash`` is related to the given one, each after its bytes."""
     # Related commits share their first digits: a record without them need not be parsed.
     mark = commit_hash[:PREFIX_DIGITS].encode() if _ABBREVIATED.match(commit_hash) else b""
     for name in names:
@@ -86,7 +95,7 @@ def _records_that_mention(attempts: Folder, names: Iterable[str], commit_hash: s
             if mark in data:
                 record = parse_json(data)
                 if isinstance(record, dict) and _related(record.get("commit_hash"), commit_hash):
-                    yield record
+                    yield data, record
         except Unreadable:
             continue
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction
 from coral_pipeline.student_run.attempts import find_attempt
-from coral_pipeline.student_run.guarded import Folder, Unreadable
+from coral_pipeline.student_run.guarded import Folder, Unreadable, parse_json
 from coral_pipeline.student_run.layout import (
     METADATA_FILE,
     SNAPSHOTS_FOLDER,
@@ -119,7 +120,11 @@ def read_student_run(
 
 def read_metadata(snapshot: Folder) -> dict[str, Any]:
     """The snapshot's metadata.json. Raises ``Unreadable`` where it is missing, malformed or no object."""
-    metadata = snapshot.json(METADATA_FILE)
+    return _metadata(snapshot.read(METADATA_FILE))
+
+
+def _metadata(data: bytes) -> dict[str, Any]:
+    metadata = parse_json(data)
     if not isinstance(metadata, dict):
         raise Unreadable("is not a JSON object")
     return metadata
@@ -160,7 +165,8 @@ def _read_snapshot(snapshots: Folder, name: str) -> tuple[dict[str, Any], str | 
         raise _Rejected("folder", f"the snapshot {unreadable}") from unreadable
     with snapshot:
         try:
-            metadata = read_metadata(snapshot)
+            data = snapshot.read(METADATA_FILE)
+            metadata = _metadata(data)
         except Unreadable as unreadable:
             raise _Rejected("metadata", f"{METADATA_FILE} {unreadable}") from unreadable
         if "eval_ok" not in metadata:
@@ -179,6 +185,8 @@ def _read_snapshot(snapshots: Folder, name: str) -> tuple[dict[str, Any], str | 
         "status": attempt.status and unicode_text(attempt.status),
         "feedback": attempt.feedback and unicode_text(attempt.feedback),
         "eligible": eval_ok and attempt.score is not None,
+        "metadata_sha256": hashlib.sha256(data).hexdigest(),
+        "attempt_sha256": attempt.sha256,
     }
     return row, f"{name}: {attempt.problem}" if attempt.problem else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,13 @@ def attempt(index: int, score: object = 1.0) -> dict[str, Any]:
     return {"commit_hash": commit(index), "score": score, "status": "improved", "feedback": "good"}
 
 
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def test_a_snapshot_gives_its_row(tmp_path: Path) -> None:
     run = read_student_run(write_student_run(tmp_path / "run", [1.5]))
+    snapshot = tmp_path / "run" / "all_snapshots" / snapshot_name(1)
     assert run.filtered.to_pylist() == [
         {
             "snapshot": snapshot_name(1),
@@ -37,6 +43,8 @@ def test_a_snapshot_gives_its_row(tmp_path: Path) -> None:
             "status": "improved",
             "feedback": "feedback 1",
             "eligible": True,
+            "metadata_sha256": sha256(snapshot / "metadata.json"),
+            "attempt_sha256": sha256(snapshot / "shared" / "attempts" / f"{commit(1)}.json"),
         }
     ]
     assert run.filtered.schema.equals(tables.FILTERED_SNAPSHOTS.schema)
