@@ -28,14 +28,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from coral_pipeline.settings import EndpointSettings
-from coral_pipeline.teacher.endpoint import ModelEndpoint, listen_at
 from coral_pipeline.teacher.file_trees import disk_bytes
-from coral_pipeline.teacher.forks import choose_method
-from coral_pipeline.teacher.turn_records import TURN_FILE
+from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at
+from coral_pipeline.teacher.opencode.forks import choose_method
+from coral_pipeline.teacher.opencode.records import TURN_FILE
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from coral_pipeline_tests.teacher.lab import lab, submit
-from coral_pipeline_tests.teacher.model_server import ModelServer, Say, bash, steps
+from coral_pipeline_tests.teacher.opencode.lab import lab, submit
+from coral_pipeline_tests.teacher.opencode.model_server import ModelServer, Say, bash, steps
 
 MIN_SPEEDUP, MAX_BYTES_SHARE = 50.0, 0.01
 MIN_PREFIX_SHARE = 0.99

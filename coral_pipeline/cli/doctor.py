@@ -28,7 +28,7 @@ def doctor(
     import os
 
     from coral_pipeline.settings_file import read_settings, with_opencode
-    from coral_pipeline.teacher.checks import run_checks
+    from coral_pipeline.teacher.opencode.checks import run_checks
 
     chosen = with_opencode(read_settings(settings), endpoint, model).opencode
     missing = False

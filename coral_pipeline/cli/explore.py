@@ -112,7 +112,7 @@ def _with_width(settings: PipelineSettings, width: str | None, teacher: str, api
     if width is None:
         return settings
     if width == "auto" and teacher == "opencode":
-        from coral_pipeline.teacher.server_info import width_for
+        from coral_pipeline.teacher.opencode.model_server import width_for
 
         number = width_for(settings.opencode, api_key)
         typer.echo(f"width {number}", err=True)

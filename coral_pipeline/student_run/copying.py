@@ -21,8 +21,8 @@ from coral_pipeline.student_run.layout import (
     unicode_text,
 )
 from coral_pipeline.student_run.reading import TASK_LIMIT, read_metadata
-from coral_pipeline.student_run.tree_copy import copy_tree, remove_tree
 from coral_pipeline.tables import SELECTED_ROOTS, replaced_when_done
+from coral_pipeline.tree_copy import copy_tree, remove_tree
 
 TASK_FOLDER = "task"
 """Beside the folder of the roots: task.yaml and, where the run brings one, grader/."""

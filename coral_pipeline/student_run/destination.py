@@ -14,8 +14,8 @@ from typing import Any
 from coral_pipeline.errors import BadInput
 from coral_pipeline.student_run.guarded import Folder, Unreadable
 from coral_pipeline.student_run.layout import METADATA_FILE, SNAPSHOTS_FOLDER, parse_snapshot_name
-from coral_pipeline.student_run.tree_copy import copy_tree
 from coral_pipeline.tables import Table
+from coral_pipeline.tree_copy import copy_tree
 
 IMPORTER = "coral-pipeline import-run, format 1"
 """What made a snapshot; the number grows when the same CORAL run would give other bytes."""

@@ -12,7 +12,7 @@ import stat
 import zlib
 from pathlib import Path
 
-from coral_pipeline.student_run.tree_copy import FICLONE, copy_file
+from coral_pipeline.tree_copy import FICLONE, copy_file
 
 _GIT_OBJECT = re.compile(r"/\.git/objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/pack-[0-9a-f]+\.(?:pack|idx|rev))$")
 """Files that git names by what they hold, and never changes in place."""

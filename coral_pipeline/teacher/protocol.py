@@ -92,6 +92,8 @@ class Turn(_Record):
     status: Text | None = None
     commit_hash: str | None = None
     feedback: Text | None = None
+    code_diff: Text | None = None
+    """Unified diff of the graded commit against the code the turn began with; None: no commit, or none told."""
     step_turns: Count
     tool_calls: Count
     failed_tool_calls: Count

@@ -63,7 +63,7 @@ def _embedded(request: TeacherRequest) -> Teacher:
 
 
 def _opencode(request: TeacherRequest) -> Teacher:
-    from coral_pipeline.teacher.opencode import OpenCodeTeacher
+    from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
 
     workdir, settings = request.workdir, request.opencode
     return OpenCodeTeacher.open(request.root_dir, request.task_dir, workdir, settings, request.api_key)

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from coral_pipeline import tree_copy
 from coral_pipeline.errors import BadInput
-from coral_pipeline.student_run import tree_copy
 from coral_pipeline.student_run.copying import copy_roots
 from coral_pipeline.tables import SELECTED_ROOTS
 from coral_pipeline_tests.student_runs import commit, snapshot_name, write_student_run

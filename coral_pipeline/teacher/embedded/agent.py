@@ -19,8 +19,8 @@ from coral_pipeline.teacher.embedded.moves import find_target, new_texts
 from coral_pipeline.teacher.embedded.programs import Target, rewritten
 from coral_pipeline.teacher.embedded.states import LINKS, Session
 from coral_pipeline.teacher.embedded.strategy import Choice, Strategy, named_in, wanted_targets
-from coral_pipeline.teacher.embedded.task import Task
 from coral_pipeline.teacher.embedded.toolbox import CODE, Call, Toolbox
+from coral_pipeline.teacher.grading.task import Task
 
 SYSTEM = f"""You improve a program by small changes. The code is in {CODE}, a git repository; shared knowledge \
 (notes, attempts, roles, skills) is under {CODE}/{LINKS}. Submit with `coral eval -m "what you changed"`. \

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from coral_pipeline.teacher.embedded.grading import Verdict
 from coral_pipeline.teacher.embedded.repository import Repository
 from coral_pipeline.teacher.embedded.toolbox import Paths, Result
+from coral_pipeline.teacher.grading.grade import Verdict
 
 AGENT_ID = "teacher"
 _RULE = "=" * 50
@@ -22,6 +22,8 @@ class Eval:
 
     commit: str
     verdict: Verdict
+    code_diff: str | None
+    """What the commit changed; None where git could not tell."""
 
 
 class EvalCommand:
@@ -34,8 +36,12 @@ class EvalCommand:
         moment: int,
         paths: Paths,
         grade: Callable[[str], Verdict],
+        diff_bytes: int,
     ) -> None:
-        """``moment``: Unix time the attempt is given. ``grade`` grades the last commit, named to it."""
+        """``moment``: Unix time the attempt is given. ``grade`` grades the last commit, named to it.
+
+        ``diff_bytes``: where the diff of what was committed is cut.
+        """
         self.done: Eval | None = None
         """The eval, once it was made."""
         self._repository = repository
@@ -43,6 +49,7 @@ class EvalCommand:
         self._moment = moment
         self._paths = paths
         self._grade = grade
+        self._diff_bytes = diff_bytes
 
     def __call__(self, message: str) -> Result:
         """Commit and grade; what the command prints, and its exit code."""
@@ -50,9 +57,10 @@ class EvalCommand:
         commit = self._repository.commit_all(message)
         if commit is None:
             return Result("Error: Nothing to commit. Make changes before running eval.\n", exit_code=1)
+        diff = self._repository.diff(parent, commit, self._diff_bytes)
         found = self._grade(commit)
         verdict = Verdict(found.score, found.status, self._paths.show(found.feedback), found.metadata)
-        self.done = Eval(commit, verdict)
+        self.done = Eval(commit, verdict, diff and self._paths.show(diff))
         self._write_attempt(message, parent, self.done)
         return Result(_printed(self._count(), self.done), exit_code=0)
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from coral_pipeline.settings import EmbeddedSettings
 from coral_pipeline.teacher.embedded.agent import Agent
 from coral_pipeline.teacher.embedded.evals import AGENT_ID, EvalCommand
-from coral_pipeline.teacher.embedded.grading import Verdict, grade, package_folders
 from coral_pipeline.teacher.embedded.repository import Repository, git_environment
 from coral_pipeline.teacher.embedded.root import Root
 from coral_pipeline.teacher.embedded.states import Session, States
 from coral_pipeline.teacher.embedded.strategy import Strategy
-from coral_pipeline.teacher.embedded.task import Task
 from coral_pipeline.teacher.embedded.toolbox import CODE, SHARED, Paths, Toolbox
+from coral_pipeline.teacher.grading.grade import Verdict, grade, package_folders
+from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.processes import ProcessFamily
 from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Message, Turn
 
@@ -129,7 +129,12 @@ class EmbeddedFork:
         env, paths = grounds.environment(folder / "tmp", session.moment), grounds.paths(folder)
         repository = Repository(code, self._family, env)
         evaluate = EvalCommand(
-            repository, shared, session.moment, paths, lambda commit: self._grade(commit, session, repository, env)
+            repository,
+            shared,
+            session.moment,
+            paths,
+            lambda commit: self._grade(commit, session, repository, env),
+            grounds.settings.code_diff_bytes,
         )
         # With the packages named here, the agent's `python -S` finds them without the time that takes Python itself.
         shell_env = {**env, "PYTHONPATH": os.pathsep.join(package_folders())}
@@ -162,6 +167,7 @@ class EmbeddedFork:
             status=done.verdict.status if done else None,
             commit_hash=done.commit if done else None,
             feedback=done.verdict.feedback if done else None,
+            code_diff=done.code_diff if done else None,
             step_turns=tools.steps,
             tool_calls=tools.tool_calls,
             failed_tool_calls=tools.failed_tool_calls,

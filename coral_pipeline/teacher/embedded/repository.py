@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from coral_pipeline.teacher.processes import ProcessFamily
+from coral_pipeline.teacher.code_diff import DIFF, shown_diff
+from coral_pipeline.teacher.processes import Finished, ProcessFamily
 from coral_pipeline.teacher.protocol import InfrastructureFault
 
 BRANCH = "main"
@@ -85,18 +86,26 @@ class Repository:
         self._git("commit", "--quiet", "--message", message, accept=(0, 1))
         return self.head if self.head != before else None
 
+    def diff(self, before: str, after: str, limit: int) -> str | None:
+        """What changed from one commit to another, cut at ``limit`` bytes; None where a program has spoilt the store."""
+        done = self._run(*DIFF, before, after, output_limit=limit + 1)
+        return shown_diff(done.output, limit) if done.returncode == 0 else None
+
     def check_out_into(self, target: Path) -> None:
         """Write the files of the last commit into the new folder ``target``."""
         target.mkdir()
         self._git("checkout-index", "--all", f"--prefix={target}/")
 
     def _git(self, *arguments: str, accept: tuple[int, ...] = (0,)) -> None:
-        done = self._family.run(
+        done = self._run(*arguments, output_limit=_OUTPUT_BYTES)
+        if done.returncode not in accept or done.timed_out:
+            raise InfrastructureFault(f"git {arguments[0]} failed ({done.returncode}): {done.text.strip()[-500:]}")
+
+    def _run(self, *arguments: str, output_limit: int) -> Finished:
+        return self._family.run(
             ["git", *_OPTIONS, *arguments],
             cwd=self.folder,
             env=self._env,
             timeout=_TIMEOUT_SECONDS,
-            output_limit=_OUTPUT_BYTES,
+            output_limit=output_limit,
         )
-        if done.returncode not in accept or done.timed_out:
-            raise InfrastructureFault(f"git {arguments[0]} failed ({done.returncode}): {done.text.strip()[-500:]}")

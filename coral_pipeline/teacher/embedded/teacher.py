@@ -20,13 +20,13 @@ from coral_pipeline.teacher.embedded.fork import EmbeddedFork, Grounds, machine_
 from coral_pipeline.teacher.embedded.repository import Repository
 from coral_pipeline.teacher.embedded.root import Root
 from coral_pipeline.teacher.embedded.states import KNOWLEDGE, LINKS, ROOT, Session, prepare_root
-from coral_pipeline.teacher.embedded.task import Task
+from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.processes import kill_marked
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork
 
 logger = logging.getLogger(__name__)
 
-BEHAVIOUR_VERSION = 2
+BEHAVIOUR_VERSION = 3
 """Raised whenever the same edge may be answered otherwise than before."""
 
 
@@ -65,13 +65,16 @@ class EmbeddedTeacher:
         return cls(root_dir, Grounds(task, Root.read(root_dir), workdir.absolute(), seed, settings))
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides what the teacher answers on a given root; room on the disk does not."""
+        """Everything that decides what the teacher answers on a given root.
+
+        Room on the disk does not, nor how much of a diff is shown.
+        """
         return {
             "name": self.name,
             "behaviour_version": BEHAVIOUR_VERSION,
             "seed": self._grounds.seed,
             "task": self._grounds.task.fingerprint,
-            "settings": self._grounds.settings.model_dump(mode="json", exclude={"min_free_bytes"}),
+            "settings": self._grounds.settings.model_dump(mode="json", exclude={"min_free_bytes", "code_diff_bytes"}),
         }
 
     def fork(self, edge: EdgeRequest, state: str | None, stop: threading.Event) -> AbstractContextManager[Fork]:

@@ -1,1 +1,0 @@
-"""``coral`` for the agents of the real Teacher where CORAL is not installed, and the grading of their evals."""

@@ -1,0 +1,82 @@
+"""Run by the teacher in a process of its own: grade one code folder, write the result to a pipe.
+
+``python child.py REQUEST CHANNEL``: REQUEST is JSON (see ``grade``), CHANNEL an
+open file descriptor. Programs that the grader starts do not inherit it. Nothing of the package is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import types
+from importlib import import_module
+from typing import Any
+
+FEEDBACK_CHARACTERS = 20_000
+"""Longer feedback is cut: it has to fit the pipe's limit."""
+
+
+def main() -> None:
+    """Grade, then report: ``{"score", "feedback", "metadata"}`` or ``{"error", "traceback"}``."""
+    request, channel = json.loads(sys.argv[1]), int(sys.argv[2])
+    os.set_inheritable(channel, False)
+    sys.dont_write_bytecode = True
+    sys.path.extend(request["import_paths"])
+    try:
+        report = grade(request)
+    except Exception as error:  # whatever a grader raises is a crashed attempt, as in CORAL's own daemon
+        import traceback
+
+        report = {"error": str(error), "traceback": traceback.format_exc()[-FEEDBACK_CHARACTERS:]}
+    # Bytes that a grader could not decode, and passed on, are no text; they become question marks.
+    told = json.dumps(report, default=str, ensure_ascii=False).encode(errors="replace")
+    with os.fdopen(channel, "wb") as pipe:
+        pipe.write(told)
+
+
+def grade(request: dict[str, Any]) -> dict[str, Any]:
+    """What the task's grader says of the code."""
+    grader = load_grader(request)
+    started = time.monotonic()
+    result = grader.evaluate()
+    if request["timeout"] and time.monotonic() - started > request["timeout"]:
+        result = grader.fail(f"Evaluation timed out after {request['timeout']}s")
+    if not hasattr(result, "aggregated"):
+        return {"score": float(result), "feedback": "", "metadata": {}}
+    explanations = [f"{name}: {score.explanation}" for name, score in result.scores.items() if score.explanation]
+    feedback = "\n".join([*([result.feedback] if result.feedback else []), *explanations])
+    return {
+        "score": result.aggregated,
+        "feedback": feedback[:FEEDBACK_CHARACTERS],
+        "metadata": dict(result.metadata or {}),
+    }
+
+
+def load_grader(request: dict[str, Any]) -> Any:
+    """The task's ``Grader``, ready to evaluate; with CORAL's own base class where CORAL is installed."""
+    try:
+        import_module("coral.grader")
+    except ImportError:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "coral"]:
+            del sys.modules[name]  # another package of that name, or a part of CORAL without what it needs
+        sys.path.insert(0, request["stand_in"])
+    path = f"{request['private_dir']}/eval/grader.py"
+    module = types.ModuleType("task_grader")
+    module.__file__ = path
+    sys.modules["task_grader"] = module
+    with open(path, "rb") as source:  # noqa: PTH123 - loading pathlib takes longer than all the rest
+        exec(compile(source.read(), path, "exec"), module.__dict__)
+    config = types.SimpleNamespace(timeout=request["timeout"], args=request["args"], direction=request["direction"])
+    grader = module.Grader(config=config)
+    grader.private_dir = request["private_dir"]
+    grader.codebase_path = request["codebase_path"]
+    task = types.SimpleNamespace(id=request["task_name"], name=request["task_name"], metadata={})
+    task.description = request["task_description"]
+    grader.tasks = [task]
+    return grader
+
+
+if __name__ == "__main__":
+    main()

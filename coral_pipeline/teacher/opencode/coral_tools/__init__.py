@@ -1,0 +1,1 @@
+"""``coral`` for the agents of the real Teacher where CORAL is not installed."""

@@ -1,0 +1,139 @@
+"""One turn's line to the model server: what passes, what is remembered, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from coral_pipeline.teacher.opencode.calls import BrokenStream, Call, read_stream, with_fixed_date
+
+if TYPE_CHECKING:
+    from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint
+
+_CLOSING = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}\n\n'
+_DONE = b"data: [DONE]\n\n"
+_STREAM = {"Content-Type": "text/event-stream"}
+_WRONG_KEY = frozenset({401, 403})
+
+
+class ServerFault(Exception):
+    """The model server failed."""
+
+
+class Line:
+    """What passes between one turn's agent and the model server. Read from another thread than it is written in."""
+
+    def __init__(self, endpoint: ModelEndpoint, tree: str, date: str) -> None:
+        """``tree``: key of the tree, for routing. ``date``: what the system prompt says today is."""
+        self.calls: list[Call] = []
+        self.fault: str | None = None
+        """How the server failed; the turn is spoiled."""
+        self.refusal: str | None = None
+        """A 4xx answer that says that the settings are wrong, not the conversation (401, 403, 404)."""
+        self.closing = threading.Event()
+        """Set: whatever the agent still asks is answered by an empty last word."""
+        self.open_requests = 0
+        self.last_activity = time.monotonic()
+        self._endpoint = endpoint
+        self._tree = tree
+        self._date = date
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request of the agent."""
+        raw = await request.read()
+        if not _is_request(raw):
+            return web.Response(status=400, text="no chat completion request")
+        if self.closing.is_set():
+            return await self._close(request, raw)
+        call = Call(raw, time.time())
+        self.calls.append(call)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.open_requests += 1
+        try:
+            return await self._pass_on(request, call)
+        except ServerFault as fault:
+            call.outcome, call.problem = "fault", f"model endpoint {self._endpoint.url}: {fault}"
+            return _break_off(request, call)
+        finally:
+            self._judge(call)
+            self._tasks.discard(task)
+            self.open_requests -= 1
+            self.last_activity = time.monotonic()
+
+    def cut(self) -> None:
+        """Give up what is still being asked; called in the endpoint's thread."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _close(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        self.calls.append(Call(raw, time.time(), status=200, outcome="closing"))
+        response = web.StreamResponse(headers=_STREAM)
+        await response.prepare(request)
+        await response.write(_CLOSING + _DONE)
+        return response
+
+    async def _pass_on(self, request: web.Request, call: Call) -> web.StreamResponse:
+        body = json.loads(call.request)
+        with_fixed_date(body["messages"], self._date)
+        async with await self._endpoint.ask(body, self._tree, call) as upstream:
+            call.status = upstream.status
+            if upstream.status != 200:
+                call.response += await upstream.read()
+                return web.Response(status=upstream.status, body=bytes(call.response), content_type="application/json")
+            response = web.StreamResponse(headers=_STREAM)
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionResetError):  # the agent hung up: the answer stays cut
+                async for data in self._endpoint.pieces(upstream):
+                    call.first_byte = call.first_byte or time.time()
+                    self.last_activity = time.monotonic()
+                    call.response += data
+                    await response.write(data)
+                call.outcome = "ok"
+                await response.write_eof()  # before the answer is looked into: the agent need not wait for that
+            return response
+
+    def _judge(self, call: Call) -> None:
+        """Say how the call ended, now that it has."""
+        call.ended = time.time()
+        if call.outcome == "ok":
+            try:
+                if not read_stream(call.response).complete:
+                    call.outcome, call.problem = "fault", "the answer ended without a reason to finish"
+            except BrokenStream as error:
+                call.outcome, call.problem = "fault", str(error)
+        elif call.outcome == "cut" and call.status not in (0, 200):
+            call.outcome, call.problem = "refused", call.response[:500].decode("utf-8", "replace")
+            # Programs of the agent can ask here too, and for a model that there is not; but not before OpenCode did.
+            wrong_model = call.status == 404 and not any(before.outcome == "ok" for before in self.calls)
+            if call.status in _WRONG_KEY or wrong_model:
+                self.refusal = f"HTTP {call.status}: {call.problem}"
+        if call.outcome == "fault":
+            self.fault = call.problem
+
+
+def _is_request(raw: bytes) -> bool:
+    """A body that can be passed on: programs of the agent may send anything."""
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        return False
+    messages = body.get("messages") if isinstance(body, dict) else None
+    return isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+
+
+def _break_off(request: web.Request, call: Call) -> web.StreamResponse:
+    """What the agent gets of a failed answer: an error, or a connection that ends."""
+    if call.first_byte is None:
+        return web.Response(status=502, text="the model server failed")
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=502)

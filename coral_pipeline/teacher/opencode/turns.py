@@ -1,0 +1,205 @@
+"""One Rollout Turn: work, one eval, its score (method T2, T5), and who is to blame where there is none.
+
+The agent's doing, and so a turn without a score: it stopped without an eval, ran out of its context, its time
+or its disk space, hung, or its eval gave no score. Everything else is an infrastructure fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from coral_pipeline.settings import OpenCodeSettings
+from coral_pipeline.teacher.opencode.calls import Call, read_stream
+from coral_pipeline.teacher.opencode.desk import Graded, GradingDesk
+from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at
+from coral_pipeline.teacher.opencode.forks import View
+from coral_pipeline.teacher.opencode.line import Line
+from coral_pipeline.teacher.opencode.server import AgentServer
+from coral_pipeline.teacher.opencode.setup import MODEL_SOCKET, AgentSetup
+from coral_pipeline.teacher.opencode.states import State
+from coral_pipeline.teacher.opencode.transcripts import Session, Transcript, parse_session, read_turn
+from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped, TeacherError
+
+_POLL_SECONDS = 0.05
+_DISK_SECONDS = 1.0
+_DISK_SHARE = 20.0
+"""Disk use is measured at most this fraction of the time."""
+_AGENTS_OWN_ERRORS = frozenset({"ContextOverflowError", "MessageOutputLengthError", "MessageAbortedError"})
+"""Errors of a model call that are about the conversation, not the machinery."""
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What an agent did in a turn."""
+
+    session: Session
+    export: bytes
+    transcript: Transcript
+    calls: tuple[Call, ...]
+    graded: Graded | None
+    ended_by: str | None
+    """What ended it; None: the agent itself."""
+    seconds: float
+
+    @property
+    def context_tokens(self) -> int:
+        """Context length at the end: of the last model call, also where its step was cut off and not counted."""
+        return max(self.transcript.context_tokens, _last_call_tokens(self.calls))
+
+
+@dataclass
+class TurnWatch:
+    """Watches an agent at work until it has stopped or must be stopped."""
+
+    server: AgentServer
+    line: Line
+    desk: GradingDesk
+    stop: threading.Event
+    settings: OpenCodeSettings
+    added_bytes: Callable[[], int]
+    """Disk space the fork takes so far."""
+
+    def run(self, session: str, prompt: str) -> str | None:
+        """Prompt the agent and return when it works no more; what ended it, None for the agent itself.
+
+        Raises ``InfrastructureFault``, ``TeacherError`` or ``Stopped``.
+        """
+        self._began = time.monotonic()
+        self._graded_at: float | None = None
+        self._disk_at = self._began
+        self.desk.on_graded = self.line.closing.set
+        answer = self.server.prompt(session, prompt)
+        while (reason := self._reason_to_end()) is None and not answer.done():
+            time.sleep(_POLL_SECONDS)
+        if reason is None:
+            self._raise_if_failed(answer)
+        else:
+            self._end(session, answer)
+        self.desk.look()  # an eval that the agent did not wait for
+        self.raise_if_spoiled()
+        return reason
+
+    def raise_if_spoiled(self) -> None:
+        """Raise where the turn cannot count."""
+        if self.stop.is_set():
+            raise Stopped
+        if self.line.refusal is not None:
+            raise TeacherError(
+                f"the model endpoint refuses every request ({self.line.refusal}); mend opencode.endpoint, "
+                "opencode.model or the key, see `coral-pipeline doctor`"
+            )
+        if self.line.fault is not None:
+            raise InfrastructureFault(self.line.fault)
+        if (death := self.server.death) is not None:
+            raise InfrastructureFault(death)
+
+    def _reason_to_end(self) -> str | None:
+        """What must end the turn now; None: nothing yet."""
+        self.raise_if_spoiled()
+        if self.desk.look():
+            self._graded_at = time.monotonic()
+        now = time.monotonic()
+        if self._graded_at is not None and now - self._graded_at > self.settings.settle_seconds:
+            return "its eval"
+        if self._graded_at is None and now - self._began > self.settings.turn_seconds:
+            return "the time limit"
+        silent = now - max(self._began, self.line.last_activity, self._graded_at or 0.0)
+        if not self.line.open_requests and silent > self.settings.idle_seconds:
+            return "idleness"
+        if now >= self._disk_at:
+            size = self.added_bytes()
+            self._disk_at = time.monotonic() + max(_DISK_SECONDS, _DISK_SHARE * (time.monotonic() - now))
+            if size > self.settings.max_state_bytes:
+                return "the disk limit"
+        return None
+
+    def _end(self, session: str, answer: Future[Any]) -> None:
+        """Have the agent stop; one that does not is killed when its sandbox is."""
+        self.line.closing.set()
+        with contextlib.suppress(InfrastructureFault, TimeoutError, aiohttp.ClientError, OSError):
+            self.server.abort(session)
+            answer.result(self.settings.settle_seconds)
+
+    def _raise_if_failed(self, answer: Future[Any]) -> None:
+        try:
+            answer.result()
+        except (aiohttp.ClientError, OSError) as error:
+            self.raise_if_spoiled()
+            raise InfrastructureFault(f"OpenCode failed in mid-turn ({error!r})") from error
+
+
+def work(
+    setup: AgentSetup,
+    parent: State,
+    prompt: str,
+    view: View,
+    scratch: Path,
+    desk: GradingDesk,
+    endpoint: ModelEndpoint,
+    tree: str,
+    marker: str,
+    stop: threading.Event,
+    added_bytes: Callable[[], int],
+) -> Worked:
+    """Let the agent work one turn in an open fork of ``parent``.
+
+    Raises ``InfrastructureFault`` (method T5), ``Stopped``, or ``TeacherError``; the fork is then worth nothing.
+    """
+    started = time.monotonic()
+    (scratch / "run").mkdir(parents=True)
+    listener = listen_at(scratch / "run", MODEL_SOCKET)
+    with endpoint.line(listener, tree, parent.date) as line:
+        export: bytes | None = None
+        with setup.serving(view, scratch, endpoint, marker, stop) as server:
+            session = parent.session_id or server.new_session()
+            watch = TurnWatch(server, line, desk, stop, setup.settings, added_bytes)
+            ended_by = watch.run(session, prompt)
+            try:
+                export = server.export(session)
+            except InfrastructureFault:
+                if ended_by is None:
+                    raise
+        if export is None:  # an agent that hung its server; what it did is on disk
+            with setup.serving(view, scratch, endpoint, marker, stop) as server:
+                export = server.export(session)
+    desk.close()
+    found = parse_session(export)
+    transcript = read_turn(found, parent.last_message)
+    calls = tuple(line.calls)
+    worked = Worked(found, export, transcript, calls, desk.graded, ended_by, time.monotonic() - started)
+    _require_sound(worked)
+    return worked
+
+
+def _last_call_tokens(calls: Sequence[Call]) -> int:
+    """Prompt and completion of the last call that was answered; 0 where the server does not say."""
+    answered = next((call for call in reversed(calls) if call.outcome == "ok"), None)
+    if answered is None:
+        return 0
+    sampled = read_stream(answered.response)
+    return (sampled.prompt_tokens or 0) + (sampled.completion_tokens or 0)
+
+
+def _require_sound(worked: Worked) -> None:
+    """Raise where what was recorded is not an agent's turn."""
+    transcript, ended_by, graded = worked.transcript, worked.ended_by, worked.graded
+    error = transcript.last_error
+    own = error is None or error in _AGENTS_OWN_ERRORS or error == "APIError"
+    if not own and graded is None and ended_by is None:
+        raise InfrastructureFault(f"OpenCode ended the turn by an error of its own ({error})")
+    if not transcript.step_turns and error is None and ended_by is None:
+        raise InfrastructureFault("OpenCode ended the turn without asking the model")
+    if transcript.step_turns and not worked.context_tokens:
+        raise TeacherError(
+            "the model endpoint reports no token usage, without which no context length is known; "
+            "use a server that does (SGLang, vLLM), see `coral-pipeline doctor`"
+        )
