@@ -69,13 +69,13 @@ def _copy_entry(entry: os.DirEntry[str], source: str, inside: str, target: str) 
     if not entry.is_symlink():
         return "is neither a file, a folder nor a link"
     link = os.readlink(entry.path)
-    if not _stays_inside(entry.path, source, inside, link):
+    if not stays_inside(entry.path, source, inside, link):
         return f"is a link that leads outside ({link})"
     os.symlink(link, target)
     return None
 
 
-def _stays_inside(path: str, source: str, inside: str, link: str) -> bool:
+def stays_inside(path: str, source: str, inside: str, link: str) -> bool:
     """The link works the same in a copy: it is relative, and leads inside both as written and through other links."""
     as_written = os.path.normpath(os.path.join(inside.removeprefix("/"), link))
     if os.path.isabs(link) or as_written.split("/")[0] == os.pardir:
