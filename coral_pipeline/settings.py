@@ -240,6 +240,8 @@ class EmbeddedSettings(Settings):
     """Free disk space without which a turn is not begun, nor believed when it ends."""
     output_characters: int = Field(default=6_000, ge=1)
     """A tool's output beyond this is cut."""
+    code_diff_bytes: int = Field(default=100_000, ge=0)
+    """A turn's code diff beyond this is cut; it decides nothing, so a tree goes on when it is changed."""
     program_bytes: int = Field(default=200_000, ge=1)
     """Larger source files are not looked into."""
     max_programs: int = Field(default=20, ge=1)
@@ -408,6 +410,8 @@ class OpenCodeSettings(Settings):
     """Time limit of an eval where the task gives none."""
     grading_grace_seconds: float = Field(default=30.0, ge=0)
     """How long past its limit an eval may take to say so itself before it is killed."""
+    code_diff_bytes: int = Field(default=100_000, ge=0)
+    """A turn's code diff beyond this is cut; it decides nothing, so a tree goes on when it is changed."""
     max_state_bytes: int = Field(default=4 << 30, ge=1 << 20)
     """Disk space a turn may add; one that adds more is ended."""
     min_free_bytes: int = Field(default=2 << 30, ge=0)

@@ -45,6 +45,8 @@ class Column:
     type: pa.DataType
     description: str
     nullable: bool = False
+    joined_later: bool = False
+    """Files of earlier versions lack it: it reads as null there."""
 
 
 def optional(name: str, type: pa.DataType, description: str) -> Column:
@@ -135,6 +137,8 @@ class Table:
         except (pa.ArrowException, OSError) as error:
             raise BadInput(path, f"cannot be read as Parquet ({error})", "make it again") from error
         for column in self.columns:
+            if column.name not in table.column_names and column.joined_later:
+                table = table.append_column(column.name, pa.nulls(len(table), column.type))
             if column.name not in table.column_names:
                 raise BadInput(path, f"lacks the column {column.name}", "make it again with this version")
             found = table.schema.field(column.name).type
@@ -261,6 +265,14 @@ TURN = Column("turn", INT, "Rollout Turn of the edge, 1 or 2")
 STEP_TURNS = Column("step_turns", INT, "Model calls (assistant steps)")
 TOOL_CALLS = Column("tool_calls", INT, "Tool calls made")
 FAILED_TOOL_CALLS = Column("failed_tool_calls", INT, "Tool calls the runtime itself reported as errors (method T2)")
+CODE_DIFF = Column(
+    "code_diff",
+    STRING,
+    "Unified diff of the graded commit against the code the turn began with (turn 1: the parent node's), cut "
+    "where it says so; null: no commit, or the Teacher told none",
+    nullable=True,
+    joined_later=True,
+)
 KEPT_BY = optional("kept_by", STRING, "fallback | exemption: failed but kept (method T4); null: passed or pruned")
 
 NODES = Table(
@@ -319,6 +331,7 @@ TURNS = Table(
         optional("status", STRING, "Status of the attempt; null: no eval was made"),
         optional("commit_hash", STRING, "Commit that was graded; null: none"),
         optional("feedback", STRING, "Feedback of the grader; null: none"),
+        CODE_DIFF,
         STEP_TURNS,
         TOOL_CALLS,
         FAILED_TOOL_CALLS,

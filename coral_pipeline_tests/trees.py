@@ -181,6 +181,7 @@ def _turn_row(edge_id: int, turn: int) -> dict[str, Any]:
         "status": None,
         "commit_hash": None,
         "feedback": None,
+        "code_diff": None,
         "step_turns": 1,
         "tool_calls": 5,
         "failed_tool_calls": 0,
