@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.search.explorer import SearchHalted
 from coral_pipeline.search.records import RecordFile, decode, encode
@@ -51,6 +53,35 @@ def test_there_is_a_record_per_finished_turn_and_edge(finished: Path) -> None:
     assert kinds[0] == "header" and kinds[-1] == "done"
     counts = json.loads((finished / "tree.json").read_text())["counts"]
     assert (kinds.count("turn"), kinds.count("edge")) == (counts["turns"], counts["edges"])
+
+
+def test_a_journal_from_before_there_were_code_diffs_is_gone_on_from(finished: Path, tmp_path: Path) -> None:
+    """Its turns have none; the rest of the tree is the same."""
+    old = records(finished)[:-1]
+    for record in old:
+        record.pop("crc")
+        if record["kind"] == "turn":
+            del record["answer"]["code_diff"]
+    folder = interrupted(finished, tmp_path, b"".join(map(encode, old)))
+    teacher = AnswerTeacher(lambda edge, number: pytest.fail("asked again for what the journal knows"))
+    explore(folder, teacher)
+    assert contents(folder) == contents(finished)
+
+
+def test_a_code_diff_comes_through_the_journal_into_the_table(tmp_path: Path) -> None:
+    diff = "diff --git a/x b/x\n@@ -1 +1 @@\n-\x1b[31m\0\n+é\n"
+    explore(
+        tmp_path, AnswerTeacher(lambda edge, number: talkative(edge, number).model_copy(update={"code_diff": diff}))
+    )
+    (tmp_path / "turns.parquet").unlink()
+    explore(tmp_path, AnswerTeacher(lambda edge, number: pytest.fail("asked again")))  # from the journal alone
+    assert {row["code_diff"] for row in tables.TURNS.rows(tmp_path)} == {diff}
+
+
+def test_turns_of_earlier_versions_read_as_without_code_diff(finished: Path, tmp_path: Path) -> None:
+    old = tables.TURNS.read(finished).drop_columns("code_diff")
+    pq.write_table(old, tmp_path / tables.TURNS.file_name)
+    assert tables.TURNS.read(tmp_path).column("code_diff").null_count == len(old) > 0
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ class Repository:
         return self.head if self.head != before else None
 
     def diff(self, before: str, after: str, limit: int) -> str | None:
-        """What changed from one commit to another, cut at ``limit`` bytes; None where a program has spoilt the store."""
+        """What changed between two commits, cut at ``limit`` bytes; None where a program has spoilt the store."""
         done = self._run(*DIFF, before, after, output_limit=limit + 1)
         return shown_diff(done.output, limit) if done.returncode == 0 else None
 

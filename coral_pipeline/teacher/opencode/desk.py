@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings
+from coral_pipeline.teacher.code_diff import DIFF, shown_diff
 from coral_pipeline.teacher.grading.grade import CHILD, STAND_IN, Verdict, grade
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.opencode.agent_files import AgentFolder
@@ -37,6 +39,9 @@ export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE="$TMPDIR/index-o
 git -c core.hooksPath=/dev/null read-tree "$2" && git -c core.hooksPath=/dev/null checkout-index --all --force &&
 git show --format= --binary --no-ext-diff --no-textconv "$2"
 """
+_DIFF = f'git --git-dir="$1/repo/.git" {shlex.join(DIFF)} "$4" "$2" 2>/dev/null'
+_ROOT_COMMIT = "refs/heads/master"
+"""The code of the root; the agent works on a branch of its own."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Graded:
     verdict: Verdict
     patch: bytes = b""
     """What the commit changed, as git shows it, the first megabytes of it."""
+    code_diff: str | None = None
+    """For readers: what changed since the eval before, or the root; None where git could not tell."""
 
 
 class GradingDesk:
@@ -59,12 +66,16 @@ class GradingDesk:
         scratch: Path,
         agent_id: str,
         best_score: float | None,
+        last_commit: str | None,
         task: Task,
         sandbox: Sandbox,
         family: ProcessFamily,
         settings: OpenCodeSettings,
     ) -> None:
-        """``scratch``: an empty folder for the checkout. ``best_score``: the agent's best so far, raw."""
+        """``scratch``: an empty folder for the checkout. ``best_score``: the agent's best so far, raw.
+
+        ``last_commit``: of its last eval; None: none since the root.
+        """
         self.graded: Graded | None = None
         """The turn's eval, once it was made."""
         self.on_graded: Callable[[], object] = lambda: None
@@ -73,6 +84,7 @@ class GradingDesk:
         self._scratch = scratch
         self._agent_id = agent_id
         self._best_score = best_score
+        self._last_commit = last_commit or _ROOT_COMMIT
         self._task = task
         self._sandbox = sandbox
         self._family = family
@@ -80,6 +92,7 @@ class GradingDesk:
         self._attempts = AgentFolder(view.files, f"{CORAL}/.coral/public/attempts")
         self._public = AgentFolder(view.files, f"{CORAL}/.coral/public")
         self._patch = b""
+        self._code_diff: str | None = None
         self._looked_at = set(self._attempts.names())
 
     def look(self) -> bool:
@@ -95,7 +108,8 @@ class GradingDesk:
             return False
         record = submitted[0]
         verdict = self._grade(record)
-        self.graded = Graded(record["commit_hash"], str(record.get("title", "")), verdict, self._patch)
+        title = str(record.get("title", ""))
+        self.graded = Graded(record["commit_hash"], title, verdict, self._patch, self._code_diff)
         self.on_graded()
         try:
             # First the record that has further evals of this turn refused, then the one the agent waits for.
@@ -158,24 +172,30 @@ class GradingDesk:
         """Check the commit out into ``scratch/<commit>``, and see what it changed; why git refuses, where it does."""
         target = self._scratch / commit
         target.mkdir(parents=True)
+        done = self._in_repository(_CHECKOUT, commit, target, _PATCH_BYTES)
+        if done.returncode:
+            return f"commit {commit[:12]} cannot be checked out: {done.text.strip()[-_SAID_CHARACTERS:]}"
+        self._patch = done.output
+        limit = self._settings.code_diff_bytes
+        done = self._in_repository(_DIFF, commit, target, limit + 1)
+        self._code_diff = None if done.returncode else shown_diff(done.output, limit)
+        return None
+
+    def _in_repository(self, script: str, commit: str, target: Path, output_limit: int) -> Finished:
+        """Run the script, sandboxed: its arguments are run, commit, ``target`` (writable), the commit before."""
         isolated = self._sandbox.isolated
         run = SEEN if isolated else self._view.seen / CORAL
         place = Path("/checkout") if isolated else target
         mounts = [Mount(self._view.seen / CORAL, SEEN), Mount(target, place, "write")]
-        command = self._sandbox.command(
-            self._view, mounts, ["sh", "-c", _CHECKOUT, "sh", str(run), commit, str(place)], place
-        )
-        done = self._family.run(
+        arguments = ["sh", "-c", script, "sh", str(run), commit, str(place), self._last_commit]
+        command = self._sandbox.command(self._view, mounts, arguments, place)
+        return self._family.run(
             command,
             cwd=self._scratch,
             env=environment(self._sandbox),
             timeout=_CHECKOUT_SECONDS,
-            output_limit=_PATCH_BYTES,
+            output_limit=output_limit,
         )
-        if done.returncode:
-            return f"commit {commit[:12]} cannot be checked out: {done.text.strip()[-_SAID_CHARACTERS:]}"
-        self._patch = done.output
-        return None
 
     def _without_places(self, text: str) -> str:
         """Feedback without this machine's paths: as if graded where CORAL grades."""

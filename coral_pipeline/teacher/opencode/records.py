@@ -55,6 +55,7 @@ def turn_of(worked: Worked, state: State, messages: tuple[Message, ...]) -> Turn
         status=None if verdict is None else verdict.status,
         commit_hash=None if graded is None else graded.commit,
         feedback=None if verdict is None else verdict.feedback,
+        code_diff=None if graded is None else graded.code_diff,
         step_turns=transcript.step_turns,
         tool_calls=transcript.tool_calls,
         failed_tool_calls=transcript.failed_tool_calls,

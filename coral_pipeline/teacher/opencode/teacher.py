@@ -197,6 +197,7 @@ class OpenCodeFork:
             scratch / "grading",
             parent.agent_id,
             parent.best_score,
+            parent.commit_hash,
             grounds.task,
             grounds.setup.sandbox,
             family,

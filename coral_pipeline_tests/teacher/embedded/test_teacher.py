@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,13 @@ import pytest
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import EmbeddedSettings
 from coral_pipeline.teacher.embedded import EmbeddedTeacher, states
+from coral_pipeline.teacher.embedded.repository import Repository, git_environment
 from coral_pipeline.teacher.file_trees import remove_tree
-from coral_pipeline.teacher.processes import MARKER_VARIABLE
+from coral_pipeline.teacher.processes import MARKER_VARIABLE, ProcessFamily
 from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Stopped, TeacherError, Turn
 from coral_pipeline_tests.coral_runs import fingerprint
 from coral_pipeline_tests.teacher.embedded.small_task import (
+    PROGRAM,
     ROOT_COMMIT,
     ROOT_SCORE,
     edge,
@@ -101,6 +104,47 @@ def test_the_transcript_tells_what_was_done(tmp_path: Path) -> None:
         assert edits and all(arguments["newString"] in code for arguments, _ in edits)
     assert first.knowledge_read, "a fresh session begins by reading what others wrote"
     assert "larger values may be better" in session_texts(first)
+
+
+def test_a_turn_tells_what_it_changed_in_the_code(tmp_path: Path) -> None:
+    """Turn 1 against the root's code, turn 2 against turn 1's, as git itself would say."""
+    teacher = open_teacher(tmp_path)
+    turns = explore(teacher, edge(0))
+    code = tmp_path / "work" / "states" / "0-2" / "code"
+    for turn, (before, after) in zip(turns, (("HEAD~2", "HEAD~1"), ("HEAD~1", "HEAD")), strict=True):
+        asked = subprocess.run(["git", "diff", before, after], cwd=code, capture_output=True, text=True, check=True)
+        assert turn.code_diff == asked.stdout
+        assert asked.stdout.startswith("diff --git a/values.py b/values.py\n")
+    assert turns[0].code_diff is not None and "-VALUES = [0.5, 0.5, 0.5]\n" in turns[0].code_diff
+
+
+def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
+    teacher = open_teacher(tmp_path, settings=EmbeddedSettings(code_diff_bytes=80))
+    whole = open_teacher(tmp_path / "whole").describe()
+    first, _ = explore(teacher, edge(0))
+    assert first.code_diff is not None
+    *kept, mark = first.code_diff.splitlines(keepends=True)
+    assert 0 < len("".join(kept)) <= 80 and kept[0].startswith("diff --git")
+    assert mark == "\\ Cut here: the diff is longer than 80 bytes\n"
+    assert teacher.describe() == whole, "a tree begun with another limit goes on"
+
+
+def test_binary_files_are_named_in_a_diff_not_dumped(tmp_path: Path) -> None:
+    program = PROGRAM + 'open("weights.bin", "wb").write(bytes(range(256)) * 40)\n'  # when the agent loads it
+    first, _ = explore(open_teacher(tmp_path, program), edge(0))
+    assert first.code_diff is not None
+    assert "Binary files /dev/null and b/weights.bin differ\n" in first.code_diff
+    assert len(first.code_diff) < 2000
+
+
+def test_where_git_cannot_tell_there_is_no_diff(tmp_path: Path) -> None:
+    """An agent's program may have done away with what it was asked for; that is no fault of the machine."""
+    (tmp_path / "code").mkdir()
+    env = dict(os.environ) | git_environment(10**9, "anyone") | {"GIT_OBJECT_DIRECTORY": str(tmp_path / "objects")}
+    with ProcessFamily("test-diff") as family:
+        repository = Repository(tmp_path / "code", family, env)
+        head = repository.create((), str(tmp_path / "objects"))
+        assert repository.diff("0" * 40, head, 1000) is None
 
 
 def test_nothing_of_this_machine_is_in_turns_and_records(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def worktree(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Worktre
     mounts = [Mount(files / "coral", SEEN, "write"), *programs.mounts(sandbox, scratch)]
     with ProcessFamily("test-desk") as family:
         grading = tmp_path / "grading"
-        desk = GradingDesk(view, grading, "agent-1", 1.0, task, sandbox, family, SETTINGS)
+        desk = GradingDesk(view, grading, "agent-1", 1.0, None, task, sandbox, family, SETTINGS)
         yield Worktree(view, sandbox, mounts, desk, task.grader_dir)
 
 
@@ -91,6 +91,8 @@ def test_an_eval_is_committed_graded_and_told(worktree: Worktree) -> None:
     assert "CORAL Eval (#4): 2.5000000000\n" in said  # the root's shared state had counted 3
     assert f"Commit:  {graded.commit[:12]}\nStatus:  improved\nFeedback: eval: X=2.5" in said
     assert graded.patch.startswith(b"diff --git a/answer.py") and b"+X = 2.5" in graded.patch
+    assert graded.code_diff is not None and graded.code_diff.startswith("diff --git a/answer.py b/answer.py\n")
+    assert "-X = 1" in graded.code_diff and "+X = 2.5\n" in graded.code_diff
     record = worktree.attempts()[graded.commit[:6]]
     assert record["score"] == 2.5 and record["status"] == "improved"
     assert len(record["shared_state_hash"]) == 40
