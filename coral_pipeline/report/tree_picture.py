@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,9 +42,15 @@ def tree_svg(
     ``nodes`` and ``edges`` as in ``tables.NODES`` and ``tables.EDGES``. ``selected`` maps the rank of a
     selected path (1 is the best) to its node ids, root first; these paths are underlaid in green. Written by
     hand: Matplotlib takes a hundred times as long for five times as many bytes.
+
+    A page that the picture is part of finds the nodes by ``data-node`` and the failed edges by ``data-edge``,
+    and what has the colour of the paper by the classes ``paper`` and ``halo``.
     """
     rows = _rows(nodes)
-    failed = Counter(edge["parent_id"] for edge in edges.to_pylist() if edge["child_id"] is None)
+    failed: dict[int, list[int]] = defaultdict(list)
+    for edge in edges.to_pylist():
+        if edge["child_id"] is None:
+            failed[edge["parent_id"]].append(edge["edge_id"])
     places, crosses = _places(rows, failed)
     colours = _Colours([row["score"] for row in rows.values() if row["score"] is not None], direction)
     marks = [*places.values(), *crosses]
@@ -54,7 +60,7 @@ def tree_svg(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" font-size="11" '
         'font-family="DejaVu Sans, sans-serif" text-anchor="middle">',
-        '<rect width="100%" height="100%" fill="white"/>',
+        '<rect width="100%" height="100%" fill="white" class="paper"/>',
         *(_text(LEFT / 2 - 8, TOP + ROW * depth + 4, f"depth {depth}", size=13) for depth in range(depths)),
         *_selected(selected or {}, places),
         *(
@@ -62,7 +68,7 @@ def tree_svg(
             for row in rows.values()
             if row["parent_id"] is not None
         ),
-        *(_line("failed", places[parent], cross) + _cross(cross) for cross, parent in crosses.items()),
+        *(_failed(edge, places[parent], cross) for cross, (parent, edge) in crosses.items()),
         *(part for node, row in rows.items() for part in _node(row, places[node], colours)),
         *_legend(bool(selected), width),
         *colours.scale(width - 62, TOP + 10, min(300, height - TOP - BOTTOM - 10)),
@@ -104,8 +110,12 @@ def _rows(nodes: pa.Table) -> dict[int, Row]:
     return rows
 
 
-def _places(rows: Mapping[int, Row], failed: Mapping[int, int]) -> tuple[dict[int, Place], dict[Place, int]]:
-    """Where each node stands, and where the cross of each failed edge, with the node it was forked from.
+def _places(
+    rows: Mapping[int, Row], failed: Mapping[int, Sequence[int]]
+) -> tuple[dict[int, Place], dict[Place, tuple[int, int]]]:
+    """Where each node stands, and where the cross of each failed edge, with the node it was forked from and its id.
+
+    ``failed``: the ids of the failed edges by the node they were forked from.
 
     Leaves and crosses stand side by side in depth-first order, parents over the middle of their children.
     """
@@ -113,15 +123,15 @@ def _places(rows: Mapping[int, Row], failed: Mapping[int, int]) -> tuple[dict[in
     for row in rows.values():
         children[row["parent_id"]].append(row["node_id"])
     places: dict[int, Place] = {}
-    crosses: dict[Place, int] = {}
+    crosses: dict[Place, tuple[int, int]] = {}
     columns = itertools.count()
 
     def place(node: int) -> float:
         depth = rows[node]["depth"]
         below = [place(child) for child in children[node]]
-        for _ in range(failed.get(node, 0)):
+        for edge in failed.get(node, ()):
             below.append(float(next(columns)))
-            crosses[below[-1], depth + 1.0] = node
+            crosses[below[-1], depth + 1.0] = (node, edge)
         x = sum(below) / len(below) if below else float(next(columns))
         places[node] = (x, float(depth))
         return x
@@ -164,7 +174,7 @@ def _at(place: Place) -> tuple[float, float]:
     return LEFT + COLUMN * place[0], TOP + ROW * place[1]
 
 
-def _text(x: float, y: float, text: str, *, size: int = 11, colour: str = "black", extra: str = "") -> str:
+def _text(x: float, y: float, text: str, *, size: int = 11, colour: str = "currentColor", extra: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" {extra}>{text}</text>'
 
 
@@ -173,8 +183,12 @@ def _line(style: str, *places: Place) -> str:
     return f'<polyline points="{points}" fill="none" {EDGE_STYLES[style]}/>'
 
 
-def _cross(place: Place) -> str:
-    x, y = _at(place)
+def _failed(edge: int, parent: Place, cross: Place) -> str:
+    x, y = _at(cross)
+    return f'<g data-edge="{edge}">{_line("failed", parent, cross)}{_cross(x, y)}</g>'
+
+
+def _cross(x: float, y: float) -> str:
     return f'<path d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10" stroke="#c23030" stroke-width="2"/>'
 
 
@@ -194,17 +208,19 @@ def _node(row: Row, place: Place, colours: _Colours) -> Iterator[str]:
     score = row["score"]
     face, is_bright = ("white", True) if score is None else colours(score)
     rim = "#d9822b" if row["kept_by"] else "#30363d"
+    yield f'<g data-node="{row["node_id"]}">'
     yield _shape(row["leaf_kind"], x, y, f'fill="{face}" stroke="{rim}" stroke-width="1.5"')
     yield _text(x, y + 4, str(row["node_id"]), size=10, colour="black" if is_bright else "white")
-    halo = 'stroke="white" stroke-width="3" paint-order="stroke"'
+    halo = 'stroke="white" stroke-width="3" paint-order="stroke" class="halo"'
     yield _text(x, y + RADIUS + 14, "no score" if score is None else f"{score:.4g}", size=10, extra=halo)
+    yield "</g>"
 
 
 def _selected(selected: Mapping[int, Sequence[int]], places: Mapping[int, Place]) -> Iterator[str]:
     for rank, path in sorted(selected.items()):
         yield _line("selected", *(places[node] for node in path))
         x, y = _at(places[path[-1]])
-        yield _text(x, y + RADIUS + 30, f"#{rank}", size=13, colour="#0a6640", extra='font-weight="bold"')
+        yield _text(x, y + RADIUS + 30, f"#{rank}", size=13, colour="#0a6640", extra='font-weight="bold" class="rank"')
 
 
 def _legend(with_selected: bool, width: float) -> Iterator[str]:
