@@ -10,7 +10,7 @@ import dagster as dg
 
 from coral_pipeline.defs.dataset import sft_dataset
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.io_manager import ParquetTables
+from coral_pipeline.defs.io_manager import parquet_tables
 from coral_pipeline.defs.logs import file_logger
 from coral_pipeline.defs.metadata import column_schemas
 from coral_pipeline.defs.progress import SearchControl
@@ -51,7 +51,7 @@ def build_definitions(output: Path, student_runs: Path, settings: PipelineSettin
     folders = Folders(output=str(output.absolute()), student_runs=str(student_runs.absolute()))
     resources = {
         "folders": folders,
-        "io_manager": ParquetTables(folders=folders),
+        "io_manager": parquet_tables,
         "settings": settings_resource(settings),
         "control": dg.ResourceDefinition(lambda _: SearchControl(), description="Stops and watches a running search"),
     }

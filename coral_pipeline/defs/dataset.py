@@ -16,6 +16,8 @@ from coral_pipeline.export.dataset import write_dataset
 from coral_pipeline.report.coverage import stage_coverage, stage_coverage_svg
 from coral_pipeline.settings import PipelineSettings
 
+DATASET = "sft_dataset"
+
 
 @dg.asset(partitions_def=STUDENT_RUNS, deps=[finished_roots], group_name="dataset", kinds={"python", "parquet"})
 @plainly
@@ -34,13 +36,15 @@ def sft_dataset(
     missing = [key.root for key in keys if key not in done]
     if missing:
         context.log.warning(f"{len(missing)} of {len(keys)} roots are not done: {', '.join(missing)}")
-    out = folders.asset("sft_dataset", run)
+    describe = lineage.describing(DATASET, run, context.run.run_id, done)
     sources = {key.root: folders.of_root(key, stages[key.root]) for key in done}
-    summary = write_dataset(sources.values(), out)
+    with folders.writing(DATASET, run, describe) as aside:
+        summary = write_dataset(sources.values(), aside)
+    out = folders.fetch(DATASET, run)
     ranked = {root: tables.RANKED_PATHS.read(source.ranked) for root, source in sources.items()}
     coverage = stage_coverage(roots, ranked)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versions.folder_version(tables.TABLES["sft_dataset"], out)),
+        data_version=dg.DataVersion(versions.folder_version(tables.TABLES[DATASET], out)),
         metadata={
             "coverage by stage": metadata.picture("coverage by stage", stage_coverage_svg(coverage)),
             "roots done": len(done),

@@ -1,6 +1,7 @@
 """Tables in Parquet files, one folder per asset and partition."""
 
-import tempfile
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,35 +9,40 @@ import dagster as dg
 import pyarrow as pa
 
 from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.lineage import Lineage
+from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.tables import TABLES
 
 Tables = dict[str, pa.Table]
 """The tables of one asset and partition, by table name."""
 
+CHECKSUMS = "checksums"
+"""Folder beside the copied roots, with a file of checksums for each of them."""
+BESIDE: Mapping[str, tuple[str, ...]] = {"selected_roots": (CHECKSUMS, TASK_FOLDER)}
+"""What an asset itself wrote into the partition's folder, by asset."""
 
-class ParquetTables(dg.ConfigurableIOManager):
-    """Stores an asset's tables as ``tables.TABLES`` declares them, all of them or none.
 
-    They are written aside and renamed into place when the last one is complete. What else lies in the
-    folder stays.
-    """
+class ParquetTables(dg.IOManager):
+    """Stores an asset's tables as ``tables.TABLES`` declares them, all of them or none, and their provenance."""
 
-    folders: dg.ResourceDependency[Folders]
+    def __init__(self, folders: Folders, settings: PipelineSettings) -> None:
+        """``settings``: those that the assets of this run are made with."""
+        self._folders, self._lineage = folders, Lineage(folders, settings)
 
     def handle_output(self, context: dg.OutputContext, obj: Mapping[str, pa.Table]) -> None:
         """Write the tables of the context's asset and partition."""
-        asset, folder = self._place(context)
+        asset, key = context.asset_key.path[-1], context.asset_partition_key
         declared = TABLES[asset]
         if obj.keys() != {table.name for table in declared}:
             raise ValueError(f"{asset}: got tables {sorted(obj)}, declared are {[table.name for table in declared]}")
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as aside:
-            written = [table.write(obj[table.name], Path(aside)) for table in declared]
-            for path in written:
-                path.replace(folder / path.name)
+        describe = self._lineage.describing(asset, key, context.run_id)
+        with self._folders.writing(asset, key, describe, BESIDE.get(asset, ())) as aside:
+            for table in declared:
+                table.write(obj[table.name], aside)
         context.add_output_metadata(
             {
-                "folder": dg.MetadataValue.path(str(folder)),
+                "folder": dg.MetadataValue.path(str(self._folders.asset(asset, key))),
                 "dagster/row_count": obj[declared[0].name].num_rows,
                 **{f"rows of {table.name}": obj[table.name].num_rows for table in declared[1:]},
             }
@@ -44,9 +50,12 @@ class ParquetTables(dg.ConfigurableIOManager):
 
     def load_input(self, context: dg.InputContext) -> Tables:
         """Read the tables back, checked against the declaration."""
-        asset, folder = self._place(context)
+        asset = context.asset_key.path[-1]
+        folder: Path = self._folders.fetch(asset, context.asset_partition_key)
         return {table.name: table.read(folder) for table in TABLES[asset]}
 
-    def _place(self, context: dg.OutputContext | dg.InputContext) -> tuple[str, Path]:
-        asset = context.asset_key.path[-1]
-        return asset, self.folders.asset(asset, context.asset_partition_key)
+
+@dg.io_manager(required_resource_keys={"folders", "settings"}, description=ParquetTables.__doc__)
+def parquet_tables(context: dg.InitResourceContext) -> ParquetTables:
+    """The IO manager of a run."""
+    return ParquetTables(context.resources.folders, context.resources.settings)

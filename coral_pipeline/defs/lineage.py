@@ -1,4 +1,4 @@
-"""What each partition of a root was made from, and whether it is still what would be made now.
+"""What each partition was made from, and whether it is still what would be made now.
 
 Every materialization is tagged with the version of its inputs and that of the method (code and settings).
 The same versions, computed anew from the files and settings of the moment, tell whether it is current.
@@ -6,21 +6,37 @@ The same versions, computed anew from the files and settings of the moment, tell
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
 
+from coral_pipeline import provenance
 from coral_pipeline.defs import versions
-from coral_pipeline.defs.folders import PER_ROOT, Folders
+from coral_pipeline.defs.folders import PER_ROOT, Describe, Folders
 from coral_pipeline.defs.partitions import RootKey
+from coral_pipeline.errors import BadInput
+from coral_pipeline.provenance import Input, Provenance
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
-from coral_pipeline.tables import TABLES
+from coral_pipeline.student_run.layout import TASK_FILE
+from coral_pipeline.tables import SELECTED_ROOTS, TABLES
 
 INPUTS, METHOD = "coral_pipeline/inputs", "coral_pipeline/method"
 """Tags of a materialization."""
+BEFORE = {
+    "filtered_snapshots": (),
+    "stage_labels": ("filtered_snapshots",),
+    "selected_roots": ("filtered_snapshots", "stage_labels"),
+    "explored_trees": (),
+    "ranked_paths": ("explored_trees",),
+    "advantage_batches": ("explored_trees", "ranked_paths"),
+    "sft_dataset": ("selected_roots",),
+}
+"""Assets whose partition of the same key an asset is made from."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +46,52 @@ class Lineage:
     folders: Folders
     settings: PipelineSettings
 
-    def content(self, asset: str, key: RootKey) -> str:
-        """Version of what the partition holds."""
-        return versions.folder_version(TABLES[asset], self.folders.asset(asset, str(key)))
+    def content(self, asset: str, key: RootKey | str) -> str:
+        """Version of what the tables of the partition hold."""
+        folder = self.folders.fetch(asset, str(key))
+        made = provenance.read(folder)
+        if made and not any(provenance.changes(made, folder)):
+            return made.version
+        return versions.folder_version(TABLES[asset], folder)
+
+    def describing(self, asset: str, key: str, run_id: str, roots: Iterable[RootKey] = ()) -> Describe:
+        """Gives the provenance of what is made now; ``roots``: those that a dataset is made of."""
+        inputs = tuple(self._made_from(asset, key, roots))
+
+        def describe(folder: Path) -> Provenance:
+            return Provenance(
+                asset=asset,
+                partition=key,
+                code=versions.CODE[asset],
+                settings=versions.settings_recorded(asset, self.settings),
+                inputs=inputs,
+                version=versions.folder_version(TABLES[asset], folder),
+                folders=self._copied(key, folder) if asset == SELECTED_ROOTS.name else {},
+                run_id=run_id,
+                made_at=dt.datetime.now(dt.UTC),
+                software=provenance.software(),
+            )
+
+        return describe
+
+    def _made_from(self, asset: str, key: str, roots: Iterable[RootKey]) -> Iterator[Input]:
+        if asset == "filtered_snapshots":
+            task = provenance.checksum(self.folders.student_run(key) / TASK_FILE)
+            yield Input(asset="student_run", partition=key, version=task.sha256)
+        if asset == "explored_trees":
+            yield Input(asset="selected_roots", partition=key, version=self._root_version(RootKey.parse(key)))
+        for before in BEFORE[asset]:
+            yield Input(asset=before, partition=key, version=self.content(before, key))
+        for root in roots:
+            for before in PER_ROOT:
+                yield Input(asset=before, partition=str(root), version=self.content(before, root))
+
+    def _copied(self, student_run: str, folder: Path) -> dict[str, str]:
+        roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
+        return {root: self._root_version(RootKey(student_run, root)) for root in roots}
+
+    def _root_version(self, key: RootKey) -> str:
+        return versions.root_version(read_root(self.folders.root(key)))
 
     def tags(self, asset: str, key: RootKey) -> dict[str, str]:
         """What a materialization made now would be made from."""
@@ -64,7 +123,7 @@ class Lineage:
 
     def _inputs(self, asset: str, key: RootKey) -> str:
         if asset == PER_ROOT[0]:
-            return versions.root_version(read_root(self.folders.root(key)))
+            return self._root_version(key)
         before = PER_ROOT[: PER_ROOT.index(asset)]
         return versions.combined(*(self.content(earlier, key) for earlier in before))
 
@@ -72,7 +131,7 @@ class Lineage:
         """Whether the partition was made and its tables are as they were then."""
         try:
             return INPUTS in made and made[versions.DATA_VERSION_TAG] == self.content(asset, key)
-        except (OSError, pa.ArrowException):
+        except (OSError, pa.ArrowException, BadInput):
             return False
 
 

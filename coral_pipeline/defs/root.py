@@ -25,11 +25,13 @@ from coral_pipeline.paths.rank import rank_paths
 from coral_pipeline.report.advantages import advantage_histogram_svg
 from coral_pipeline.report.paths import path_scores_svg
 from coral_pipeline.report.tree_picture import score_by_depth_svg, tree_svg
+from coral_pipeline.search.output import FILES
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.teacher.protocol import Stopped
 
 GROUP = "roots"
+ADVANTAGES = "advantage_batches"
 PATH_COLUMNS = (
     "rank",
     "leaf_id",
@@ -72,6 +74,8 @@ def explored_trees(
         context.instance.report_run_canceling(context.run)
         raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
     nodes, edges = tables.NODES.read(plot.out), tables.EDGES.read(plot.out)
+    describe = lineage.describing("explored_trees", str(key), context.run.run_id)
+    folders.seal("explored_trees", str(key), describe, FILES)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(lineage.content("explored_trees", key)),
         tags=tags,
@@ -102,7 +106,8 @@ def ranked_paths(
 ) -> dg.MaterializeResult[Tables]:
     """Every root-to-leaf path of the tree with its PathScore, the best ones selected (method P1–P3)."""
     key = RootKey.parse(context.partition_key)
-    tree = folders.asset("explored_trees", str(key))
+    tags = Lineage(folders, settings).tags("ranked_paths", key)
+    tree = folders.fetch("explored_trees", str(key))
     ranked = rank_paths(tree, settings.paths)
     rows = ranked.to_pylist()
     selected = {row["rank"]: row["node_ids"] for row in rows if row["selected"]}
@@ -112,7 +117,7 @@ def ranked_paths(
     return dg.MaterializeResult(
         value={"ranked_paths": ranked},
         data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
-        tags=Lineage(folders, settings).tags("ranked_paths", key),
+        tags=tags,
         metadata={
             "PathScore": metadata.picture("PathScore", path_scores_svg(ranked, settings.paths)),
             "tree with the selected paths": metadata.picture("tree with the selected paths", picture),
@@ -134,14 +139,15 @@ def advantage_batches(
     With them lie the same message graph as a verifiers trace and the selected paths as SFT samples.
     """
     key, credit = RootKey.parse(context.partition_key), settings.credit
-    sources, out = folders.of_root(key), folders.asset("advantage_batches", str(key))
+    lineage, sources = Lineage(folders, settings), folders.of_root(key)
+    tags, describe = lineage.tags(ADVANTAGES, key), lineage.describing(ADVANTAGES, str(key), context.run.run_id)
     recipe, critic = estimator_named(credit.estimator, credit), value_model_named(credit.value_model, credit)
     batch = prepare(sources.tree, recipe, credit.rewards, critic)
-    batch.write(out)
-    tokens = write_tokens(sources.tree, batch.advantage_by_edge(), out, credit.tokenizer)
-    dataset = write_dataset([sources], out, formats=["sft"])
-    lineage, edges, described = Lineage(folders, settings), batch.edge_table(), batch.describe()
-    version, tags = lineage.content("advantage_batches", key), lineage.tags("advantage_batches", key)
+    with folders.writing(ADVANTAGES, str(key), describe) as out:
+        batch.write(out)
+        tokens = write_tokens(sources.tree, batch.advantage_by_edge(), out, credit.tokenizer)
+        dataset = write_dataset([sources], out, formats=["sft"])
+    version, edges, described = lineage.content(ADVANTAGES, key), batch.edge_table(), batch.describe()
     _report_finished(context, key, {versions.DATA_VERSION_TAG: version, **tags})
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version),
@@ -157,7 +163,7 @@ def advantage_batches(
             "SFT samples": dataset.samples,
             "description": dg.MetadataValue.json(described),
             "preview": metadata.preview(edges.drop_columns(["diagnostics"])),
-            "folder": dg.MetadataValue.path(str(out)),
+            "folder": dg.MetadataValue.path(str(folders.asset(ADVANTAGES, str(key)))),
             "dagster/row_count": len(edges),
         },
     )

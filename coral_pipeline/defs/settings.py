@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from coral_pipeline.settings import PipelineSettings, Settings
+from coral_pipeline.settings import AutomationSettings, PipelineSettings, Settings
 from coral_pipeline.settings_file import checked_settings
 
 
@@ -25,6 +25,11 @@ def settings_resource(defaults: PipelineSettings) -> dg.ResourceDefinition:
         return checked_settings("settings, in the run's resource config", context.resource_config)
 
     return settings
+
+
+def sensor_status(automation: AutomationSettings) -> dg.DefaultSensorStatus:
+    """Whether a sensor runs that nobody has turned on or off yet."""
+    return dg.DefaultSensorStatus.RUNNING if automation.on_from_the_start else dg.DefaultSensorStatus.STOPPED
 
 
 def _config_fields(defaults: Settings) -> dict[str, dg.Field]:

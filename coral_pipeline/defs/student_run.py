@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from coral_pipeline import provenance
 from coral_pipeline.defs import versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.io_manager import Tables
+from coral_pipeline.defs.io_manager import CHECKSUMS, Tables
 from coral_pipeline.defs.metadata import count_table, picture, preview, table_of
 from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
@@ -95,6 +96,8 @@ def selected_roots(
     for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER):
         context.log.warning(f"left out of a copy: {line}")
     limit_trees_at_once(context.instance, settings.trees_at_once)
+    for root in roots["root"].to_pylist():
+        provenance.write_checksums(out / root, out / CHECKSUMS / f"{root}{provenance.CHECKSUMS_SUFFIX}")
     root_versions = _register(context, folders, keys)
     accounts = account(labels, roots, settings.selection)
     for sentence in shortages(accounts, settings.selection):

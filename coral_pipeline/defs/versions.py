@@ -37,6 +37,8 @@ SETTINGS = {
 """Sections of the settings that change what an asset holds; the Teacher's own section joins them."""
 OF_TEACHER = {"embedded": "embedded", "simulated": "simulation", "opencode": "opencode"}
 """Section of each Teacher that has one."""
+WHERE_A_MODEL_RUNS = {"opencode": {"endpoint", "api_key_variable"}}
+"""Settings that are nobody's business later."""
 DATA_VERSION_TAG = "dagster/data_version"
 """Where Dagster keeps the data version of a materialization or observation."""
 
@@ -77,11 +79,32 @@ def settings_used(asset: str, settings: PipelineSettings) -> Any:
     Only those that are not the default: what a new version of the code adds does not make the old stale. Where
     it changes a default, it raises the asset's number in ``CODE``.
     """
+    return settings.model_dump(
+        mode="json", include=_sections(asset, settings), exclude=WHERE_A_MODEL_RUNS, exclude_defaults=True
+    )
+
+
+def settings_recorded(asset: str, settings: PipelineSettings) -> dict[str, Any]:
+    """All settings of the sections that change what the asset holds, as JSON values; of paths just the last names."""
+    values: dict[str, Any] = _without_folders(
+        settings.model_dump(include=_sections(asset, settings), exclude=WHERE_A_MODEL_RUNS)
+    )
+    return values
+
+
+def _sections(asset: str, settings: PipelineSettings) -> set[str]:
     sections = set(SETTINGS.get(asset, ()))
     if "teacher" in sections and settings.teacher.name in OF_TEACHER:
         sections.add(OF_TEACHER[settings.teacher.name])
-    where_a_model_runs = {"opencode": {"endpoint", "api_key_variable"}}
-    return settings.model_dump(mode="json", include=sections, exclude=where_a_model_runs, exclude_defaults=True)
+    return sections
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_folders(inside) for name, inside in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_folders(inside) for inside in value]
+    return value.name if isinstance(value, Path) else value
 
 
 def method_version(asset: str, settings: Any) -> str:

@@ -12,6 +12,7 @@ import pytest
 from coral_pipeline import tables
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import ParquetTables
+from coral_pipeline.settings import PipelineSettings
 from coral_pipeline_tests.student_runs import filtered_table
 
 RUN = "small-run"
@@ -19,12 +20,20 @@ RUN = "small-run"
 
 @pytest.fixture
 def manager(tmp_path: Path) -> ParquetTables:
-    return ParquetTables(folders=Folders(output=str(tmp_path), student_runs="unused"))
+    task = tmp_path / "student_runs" / RUN / "task.yaml"
+    task.parent.mkdir(parents=True)
+    task.write_text("grader: {}\n")
+    folders = Folders(output=str(tmp_path), student_runs=str(tmp_path / "student_runs"))
+    return ParquetTables(folders, PipelineSettings())
 
 
 def write(manager: ParquetTables, contents: Any) -> None:
     context = dg.build_output_context(
-        asset_key=dg.AssetKey("filtered_snapshots"), partition_key=RUN, step_key="filtered_snapshots", name="result"
+        asset_key=dg.AssetKey("filtered_snapshots"),
+        partition_key=RUN,
+        step_key="filtered_snapshots",
+        name="result",
+        run_id="a-run",
     )
     manager.handle_output(context, contents)
 
@@ -48,7 +57,7 @@ def test_all_tables_of_an_asset_come_back_as_they_were_written(manager: ParquetT
         name: table.to_pylist() for name, table in contents(1.0, 2.0, rejected=3).items()
     }
     names = {path.name for path in (tmp_path / "filtered_snapshots" / RUN).iterdir()}
-    assert names == {"filtered_snapshots.parquet", "rejected_snapshots.parquet"}
+    assert names == {"filtered_snapshots.parquet", "rejected_snapshots.parquet", "provenance.json"}
 
 
 def test_a_table_that_cannot_be_written_leaves_the_earlier_ones_all_in_place(manager: ParquetTables) -> None:
