@@ -143,6 +143,7 @@ def _description(tree: Tree, header: Header, messages: int) -> dict[str, Any]:
     return {
         "root": tree.root.key,
         "student_run": tree.root.student_run,
+        "stage": tree.root.stage,
         "direction": tree.direction,
         "stop_reason": tree.stop_reason,
         "configuration": {"search": header.settings, "teacher": header.teacher},

@@ -12,7 +12,7 @@ from typing import Any
 from coral_pipeline.errors import BadInput
 from coral_pipeline.scores import numeric
 from coral_pipeline.search.tree import RootNode
-from coral_pipeline.settings import Direction
+from coral_pipeline.settings import STAGES, Direction
 from coral_pipeline.student_run.attempts import find_attempt
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.guarded import Folder, Unreadable
@@ -67,6 +67,7 @@ def read_root(root_dir: Path, direction: Direction | None = None) -> RootFolder:
         score=score,
         fingerprint=_fingerprint(metadata),
         commit_hash=commit_hash if isinstance(commit_hash, str) else None,
+        stage=next((stage for stage in STAGES if metadata.get("stage") == stage), None),
     )
     return RootFolder(
         path=path,

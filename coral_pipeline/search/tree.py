@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from coral_pipeline.settings import Direction, SearchSettings, orient
+from coral_pipeline.settings import Direction, SearchSettings, Stage, orient
 from coral_pipeline.teacher.protocol import EdgeRequest, Turn
 
 FailureReason = Literal["no_score", "tool_errors"]
@@ -31,6 +31,8 @@ class RootNode:
     fingerprint: str
     """Hash of the snapshot's metadata: a journal is continued only on the root it was begun on."""
     commit_hash: str | None = None
+    stage: Stage | None = None
+    """Stage that the selection gave the snapshot (method S12); None: not selected."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from coral_pipeline.search.tree import FailureReason, RootNode, StopReason, Tree
 from coral_pipeline.settings import Direction, RetrySettings, SearchSettings
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork, Turn
 
-ROOT = RootNode("eval-000003-agent-1-0123456789ab", "run-a", 1.0, "fingerprint", "0123456789abcdef")
+ROOT = RootNode("eval-000003-agent-1-0123456789ab", "run-a", 1.0, "fingerprint", "0123456789abcdef", "middle")
 IMPATIENT = RetrySettings(attempts=2, first_delay_seconds=0)
 
 Answer = Callable[[EdgeRequest, int], Turn]
@@ -45,7 +45,7 @@ class AnswerTeacher:
     asked: list[tuple[str, int]] = field(default_factory=list)
     forked: dict[str, str | None] = field(default_factory=dict)
     """State each edge was forked from last."""
-    released: list[str] = field(default_factory=list)
+    released: list[str | None] = field(default_factory=list)
     name: str = "answers"
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,7 +58,7 @@ class AnswerTeacher:
             self.forked[edge.name] = state
         yield _AnswerFork(self, edge)
 
-    def release(self, state: str) -> None:
+    def release(self, state: str | None) -> None:
         self.released.append(state)
 
     def run(self, edge: EdgeRequest, number: int) -> Turn:

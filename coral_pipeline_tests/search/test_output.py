@@ -77,6 +77,7 @@ def test_a_session_passes_over_turns_without_messages(tmp_path: Path) -> None:
 def test_tree_json_says_what_was_explored_and_how(finished: Path) -> None:
     tree = json.loads((finished / "tree.json").read_text())
     assert (tree["root"], tree["student_run"]) == ("eval-000003-agent-1-0123456789ab", "run-a")
+    assert tree["stage"] == "middle"
     assert (tree["direction"], tree["stop_reason"]) == ("maximize", "edge_budget")
     assert tree["configuration"]["search"]["parallel_width"] == SMALL["parallel_width"]
     assert tree["configuration"]["search"]["soft_weights"]["outcome"] == 0.3, "defaults too"

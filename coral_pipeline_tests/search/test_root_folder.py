@@ -37,6 +37,11 @@ def test_without_one_the_attempt_record_gives_it(tmp_path: Path, score: dict) ->
     assert read_root(root).node.score == 9.0
 
 
+@pytest.mark.parametrize(("written", "stage"), [("late", "late"), ("later", None), (3, None)])
+def test_the_stage_is_the_one_that_the_selection_wrote(tmp_path: Path, written: object, stage: str | None) -> None:
+    assert read_root(make_root(tmp_path, {"score": 1, "stage": written})).node.stage == stage
+
+
 def test_metadata_alone_is_enough(tmp_path: Path) -> None:
     (tmp_path / "metadata.json").write_text('{"score": -1}')
     root = read_root(tmp_path)
