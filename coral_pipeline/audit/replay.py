@@ -8,7 +8,6 @@ bit. No file but ``turns.parquet`` is believed.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -22,10 +21,9 @@ from coral_pipeline.audit.findings import Review
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import REMAKE, TREE_FILE
 from coral_pipeline.search.grow import apply_round, begin_first_round, begin_round, direction_jobs, makes_child
-from coral_pipeline.search.output import edge_rows, node_rows, round_rows
-from coral_pipeline.search.progress import tokens
+from coral_pipeline.search.output import edge_rows, node_rows, outcome, round_rows
 from coral_pipeline.search.root_folder import read_root
-from coral_pipeline.search.rules import good_leaves, leaf_kind, next_turn, stop_reason
+from coral_pipeline.search.rules import next_turn, stop_reason
 from coral_pipeline.search.tree import Job, Result, Tree
 from coral_pipeline.settings import SearchSettings
 from coral_pipeline.teacher.protocol import Turn
@@ -56,7 +54,7 @@ def verify_replay(review: Review, folder: Path, root: Path) -> None:
             _compare_until(review, folder, tree)
             return
         _compare(review, folder, tree)
-        compare_json(review, TREE_FILE, _told(info), _description(tree, tables.MESSAGES.read(folder).num_rows))
+        compare_json(review, TREE_FILE, _told(info), outcome(tree, tables.MESSAGES.read(folder).num_rows))
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -161,28 +159,3 @@ def _compare_until(review: Review, folder: Path, tree: Tree) -> None:
 def _told(info: dict[str, Any]) -> dict[str, Any]:
     """Of ``tree.json``: what is not the Teacher's or the machine's to say."""
     return {key: value for key, value in info.items() if key not in ("configuration", "versions", "tools")}
-
-
-def _description(tree: Tree, messages: int) -> dict[str, Any]:
-    kinds = Counter(kind for node in tree.nodes if (kind := leaf_kind(node, tree.settings)) is not None)
-    return {
-        "root": tree.root.key,
-        "student_run": tree.root.student_run,
-        "direction": tree.direction,
-        "stop_reason": tree.stop_reason,
-        "root_fingerprint": tree.root.fingerprint,
-        "counts": {
-            "rounds": tree.round,
-            "nodes": len(tree.nodes),
-            "edges": len(tree.edges),
-            "valid_edges": tree.valid_edges,
-            "failed_edges": len(tree.edges) - tree.valid_edges,
-            "kept_edges": sum(edge.kept_by is not None for edge in tree.edges),
-            "improved_edges": sum(edge.figures.improved for edge in tree.edges),
-            "turns": sum(len(edge.turns) for edge in tree.edges),
-            "messages": messages,
-            "good_leaves": good_leaves(tree),
-            "leaves": dict(sorted(kinds.items())),
-            "tokens": tokens(tree),
-        },
-    }

@@ -139,13 +139,8 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _description(tree: Tree, header: Header, messages: int) -> dict[str, Any]:
-    kinds = Counter(kind for node in tree.nodes if (kind := leaf_kind(node, tree.settings)) is not None)
     return {
-        "root": tree.root.key,
-        "student_run": tree.root.student_run,
-        "stage": tree.root.stage,
-        "direction": tree.direction,
-        "stop_reason": tree.stop_reason,
+        **outcome(tree, messages),
         "configuration": {"search": header.settings, "teacher": header.teacher},
         "versions": {
             "coral_pipeline": version("coral-pipeline"),
@@ -153,6 +148,18 @@ def _description(tree: Tree, header: Header, messages: int) -> dict[str, Any]:
             "python": platform.python_version(),
             "pyarrow": version("pyarrow"),
         },
+    }
+
+
+def outcome(tree: Tree, messages: int) -> dict[str, Any]:
+    """Of ``tree.json`` what the tree alone tells; ``messages``: rows of ``messages.parquet``."""
+    kinds = Counter(kind for node in tree.nodes if (kind := leaf_kind(node, tree.settings)) is not None)
+    return {
+        "root": tree.root.key,
+        "student_run": tree.root.student_run,
+        "stage": tree.root.stage,
+        "direction": tree.direction,
+        "stop_reason": tree.stop_reason,
         "root_fingerprint": tree.root.fingerprint,
         "counts": {
             "rounds": tree.round,
