@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from coral_pipeline.search.root_folder import RootFolder
+from coral_pipeline.content import combined as combined
+from coral_pipeline.content import digest_of
+from coral_pipeline.content import folder_version as folder_version
+from coral_pipeline.content import root_version as root_version
+from coral_pipeline.content import tables_version as tables_version
 from coral_pipeline.settings import PipelineSettings
-from coral_pipeline.student_run.layout import METADATA_FILE
-from coral_pipeline.tables import Table
 
 CODE = {
     "filtered_snapshots": 2,
@@ -41,36 +37,6 @@ WHERE_A_MODEL_RUNS = {"opencode": {"endpoint", "api_key_variable"}}
 """Settings that are nobody's business later."""
 DATA_VERSION_TAG = "dagster/data_version"
 """Where Dagster keeps the data version of a materialization or observation."""
-
-_DIGITS = 32
-"""Hex digits of a version: so many fit into a tag."""
-_CHUNK = 1 << 20
-
-
-def tables_version(contents: Mapping[str, pa.Table]) -> str:
-    """Version of tables by their values alone: not by file format, compression or order of the tables."""
-    return _rows_version((name, contents[name].to_batches()) for name in sorted(contents))
-
-
-def folder_version(tables: Iterable[Table], folder: Path) -> str:
-    """The same version, of the tables as they lie in a folder, read piece by piece."""
-    files = sorted((table.name, folder / table.file_name) for table in tables)
-    return _rows_version((name, pq.ParquetFile(path).iter_batches()) for name, path in files)
-
-
-def root_version(root: RootFolder) -> str:
-    """Version of a copied root: its metadata, why it was chosen left out, and every file beside them."""
-    digest = hashlib.sha256(_canonical(root.node.fingerprint))
-    for path in sorted(root.path.rglob("*"), key=os.fsencode):
-        name = os.fsencode(path.relative_to(root.path))
-        if path.is_symlink():
-            digest.update(b"link %s\0%s\0" % (name, os.fsencode(path.readlink())))
-        elif path.is_file() and name != METADATA_FILE.encode():
-            digest.update(b"file %s\0%d\0" % (name, path.stat().st_size))
-            with path.open("rb") as file:
-                while piece := file.read(_CHUNK):
-                    digest.update(piece)
-    return _short(digest)
 
 
 def settings_used(asset: str, settings: PipelineSettings) -> Any:
@@ -109,32 +75,9 @@ def _without_folders(value: Any) -> Any:
 
 def method_version(asset: str, settings: Any) -> str:
     """Version of how an asset is made: its code, and the settings it uses (JSON values)."""
-    return _short(hashlib.sha256(_canonical([asset, CODE[asset], settings])))
+    return digest_of([asset, CODE[asset], settings])
 
 
 def code_version(asset: str, settings: PipelineSettings) -> str:
     """The same as Dagster shows it: short, the number of the code first."""
     return f"{CODE[asset]}-{method_version(asset, settings_used(asset, settings))[:8]}"
-
-
-def combined(*parts: str) -> str:
-    """One version of several."""
-    return _short(hashlib.sha256(_canonical(parts)))
-
-
-def _rows_version(contents: Iterable[tuple[str, Iterable[pa.RecordBatch]]]) -> str:
-    digest = hashlib.sha256()
-    for name, batches in contents:
-        digest.update(_canonical(name))
-        for batch in batches:
-            for row in batch.to_pylist():
-                digest.update(_canonical(row))
-    return _short(digest)
-
-
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-
-
-def _short(digest: Any) -> str:
-    return str(digest.hexdigest())[:_DIGITS]

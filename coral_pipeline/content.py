@@ -1,0 +1,75 @@
+"""Versions of contents: the same contents, the same version, whatever the encoding of the files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coral_pipeline.search.root_folder import RootFolder
+from coral_pipeline.student_run.layout import METADATA_FILE
+from coral_pipeline.tables import Table
+
+_DIGITS = 32
+"""Hex digits of a version: so many fit into a tag."""
+_CHUNK = 1 << 20
+
+
+def tables_version(contents: Mapping[str, pa.Table]) -> str:
+    """Version of tables by their values alone: not by file format, compression or order of the tables."""
+    return _rows_version((name, contents[name].to_batches()) for name in sorted(contents))
+
+
+def folder_version(tables: Iterable[Table], folder: Path) -> str:
+    """The same version, of the tables as they lie in a folder, read piece by piece."""
+    files = sorted((table.name, folder / table.file_name) for table in tables)
+    return _rows_version((name, pq.ParquetFile(path).iter_batches()) for name, path in files)
+
+
+def root_version(root: RootFolder) -> str:
+    """Version of a copied root: its metadata, why it was chosen left out, and every file beside them."""
+    digest = hashlib.sha256(_canonical(root.node.fingerprint))
+    for path in sorted(root.path.rglob("*"), key=os.fsencode):
+        name = os.fsencode(path.relative_to(root.path))
+        if path.is_symlink():
+            digest.update(b"link %s\0%s\0" % (name, os.fsencode(path.readlink())))
+        elif path.is_file() and name != METADATA_FILE.encode():
+            digest.update(b"file %s\0%d\0" % (name, path.stat().st_size))
+            with path.open("rb") as file:
+                while piece := file.read(_CHUNK):
+                    digest.update(piece)
+    return _short(digest)
+
+
+def combined(*parts: str) -> str:
+    """One version of several."""
+    return digest_of(parts)
+
+
+def digest_of(value: Any) -> str:
+    """Version of a JSON value."""
+    return _short(hashlib.sha256(_canonical(value)))
+
+
+def _rows_version(contents: Iterable[tuple[str, Iterable[pa.RecordBatch]]]) -> str:
+    digest = hashlib.sha256()
+    for name, batches in contents:
+        digest.update(_canonical(name))
+        for batch in batches:
+            for row in batch.to_pylist():
+                digest.update(_canonical(row))
+    return _short(digest)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _short(digest: Any) -> str:
+    return str(digest.hexdigest())[:_DIGITS]
