@@ -53,7 +53,7 @@ class InstantTeacher:
     def fork(self, edge: EdgeRequest, state: str | None, stop: threading.Event) -> Iterator[Fork]:
         yield InstantFork(self.transcript_bytes, zlib.crc32(edge.name.encode()))
 
-    def release(self, state: str) -> None:
+    def release(self, state: str | None) -> None:
         pass
 
 

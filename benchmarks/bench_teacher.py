@@ -27,8 +27,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.settings import EndpointSettings
-from coral_pipeline.teacher.file_trees import disk_bytes
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at
 from coral_pipeline.teacher.opencode.forks import choose_method
 from coral_pipeline.teacher.opencode.records import TURN_FILE

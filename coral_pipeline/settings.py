@@ -238,6 +238,8 @@ class EmbeddedSettings(Settings):
     """How long past its limit an eval may take to say so itself before it is killed."""
     min_free_bytes: int = Field(default=16 << 20, ge=0)
     """Free disk space without which a turn is not begun, nor believed when it ends."""
+    max_tree_bytes: int = Field(default=16 << 30, ge=1 << 20)
+    """Disk space of a tree's states beyond which no turn is begun: the tree stops, and can be resumed."""
     output_characters: int = Field(default=6_000, ge=1)
     """A tool's output beyond this is cut."""
     code_diff_bytes: int = Field(default=100_000, ge=0)
@@ -416,6 +418,8 @@ class OpenCodeSettings(Settings):
     """Disk space a turn may add; one that adds more is ended."""
     min_free_bytes: int = Field(default=2 << 30, ge=0)
     """Free disk space without which no turn is begun."""
+    max_tree_bytes: int = Field(default=64 << 30, ge=1 << 20)
+    """Disk space of a tree's states and records beyond which no turn is begun: the tree stops, and can be resumed."""
     agent_bytes: int = Field(default=620_000_000, ge=1)
     """Memory an agent takes, for ``--width auto``."""
     agents_per_cpu: int = Field(default=4, ge=1)
@@ -433,6 +437,45 @@ class TeacherSettings(Settings):
     """Answers of the ``scripted`` teacher, JSON Lines."""
 
 
+class StudentRunBudget(Settings):
+    """What one Student run may have of a night; what is not given is as for all."""
+
+    paused: bool = False
+    """Explore nothing of it."""
+    roots_per_night: int | None = Field(default=None, ge=1)
+    """In place of ``AutomationSettings.roots_per_night``."""
+    hours_per_night: float | None = Field(default=None, gt=0)
+    """In place of ``AutomationSettings.hours_per_night``."""
+
+
+class AutomationSettings(Settings):
+    """What a deployment does by itself. It decides when something is made, never what."""
+
+    on_from_the_start: bool = False
+    """Sensors and the schedule run until someone stops them in the UI; otherwise they wait to be turned on there."""
+    seconds_between_looks: int = Field(default=30, ge=1)
+    """Between two looks of a sensor."""
+    quiet_seconds: float = Field(default=60.0, ge=0)
+    """A Student run's folder in which nothing changed for so long has been copied."""
+    cron: str = "0 20 * * *"
+    """When a night of exploring begins."""
+    timezone: str = "UTC"
+    """Of the cron expressions, such as ``Europe/Berlin``."""
+    roots_per_night: int | None = Field(default=10, ge=1)
+    """Roots of each Student run that a night begins or goes on with; None: all that are not done."""
+    hours_per_night: float | None = Field(default=None, gt=0)
+    """What is not done so many hours after the night began is stopped, to be gone on with; None: it may end."""
+    student_runs: dict[str, StudentRunBudget] = {}
+    """Budgets of Student runs, by name, where they are not as for all."""
+    dataset_cron: str = "0 * * * *"
+    """Datasets are made when no root of their Student run is under way, and at these times all the same."""
+    seconds_before_retry: tuple[float, ...] = (60.0, 600.0, 3_600.0)
+    """Pause with which a root begins that is tried again after an infrastructure fault: the first time, the second …
+
+    The last one holds for all further times. How often there is a retry is set in dagster.yaml (``run_retries``).
+    """
+
+
 class PipelineSettings(Settings):
     """Everything that can be set, by stage: what a settings file holds."""
 
@@ -447,3 +490,15 @@ class PipelineSettings(Settings):
     credit: CreditSettings = CreditSettings()
     trees_at_once: int = Field(default=2, ge=1)
     """Trees that grow side by side; each keeps up to ``search.parallel_width`` agents busy."""
+    automation: AutomationSettings = AutomationSettings()
+
+
+class ReportSettings(Settings):
+    """How much goes into the page that ``coral-pipeline report`` writes; the tables hold all of it."""
+
+    text_characters: int = Field(default=20_000, ge=100)
+    """One message's text or one diff beyond this is shown without its middle."""
+    min_text_characters: int = Field(default=200, ge=100)
+    """Down to so many characters texts are cut, all of a root alike, to keep to ``transcript_bytes``."""
+    transcript_bytes: int = Field(default=24_000_000, ge=10_000)
+    """Size in the page of all transcripts and diffs together, shared evenly by the trees."""

@@ -139,6 +139,8 @@ def _require_choice(option: str, given: str, choices: Iterable[str]) -> None:
 
 
 def _say(summary: TreeSummary, out: Path) -> None:
+    from coral_pipeline.disk_use import readable
+
     stop_reasons = {
         "leaf_target": "enough good leaves",
         "edge_budget": "the budget of edges is spent",
@@ -157,5 +159,5 @@ def _say(summary: TreeSummary, out: Path) -> None:
     typer.echo(f"ended  {summary.stop_reason}: {stop_reasons[summary.stop_reason]}; {summary.good_leaves} good leaves")
     typer.echo(f"best   {summary.best_score:.6g} ({best})")
     typer.echo(f"cost   {summary.tokens:,} tokens, {summary.seconds:.1f} s of turns")
-    typer.echo(f"files  {out}")
+    typer.echo(f"files  {out} ({readable(summary.disk_bytes)} on disk)")
     typer.echo(f"next   coral-pipeline rank {out} --out PATHS_DIR")

@@ -14,6 +14,7 @@ from rich.text import Text
 from rich.tree import Tree as Branches
 
 from coral_pipeline.cli.console import stderr
+from coral_pipeline.disk_use import readable
 from coral_pipeline.search.progress import Progress
 from coral_pipeline.search.rules import leaf_kind
 from coral_pipeline.search.tree import Node, Tree
@@ -68,6 +69,7 @@ def render(progress: Progress) -> RenderableType:
         f"{progress.failed_edges} failed",
         f"best {progress.best_score:.6g}",
         f"{progress.tokens:,} tokens",
+        f"{readable(progress.disk_bytes)} on disk",
     )
     return Group(bars, Text(" · ".join(facts)), _branches(progress))
 

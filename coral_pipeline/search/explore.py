@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.search.explorer import Explorer, Observer, SearchHalted
@@ -46,6 +47,8 @@ class TreeSummary:
     """Tokens the edges added to their parents' contexts."""
     seconds: float
     """Wall-clock seconds of all turns, summed: more than the time the search took where edges ran side by side."""
+    disk_bytes: int
+    """Disk space the tree's folder takes now: tables, journal, transcripts, what the Teacher keeps for an audit."""
     was_finished: bool
     """The tree had been finished and written before; nothing was run or changed."""
 
@@ -77,12 +80,20 @@ def explore_root(
         if not resume and not was_finished and (journal.begun or (out / TREE_FILE).exists()):
             raise BadInput(out, "a tree was begun there", "pass --resume to go on with it, or choose another folder")
         tree = Tree(root, direction, settings)
-        explorer = Explorer(tree, teacher, journal, retry or RetrySettings(), stop or threading.Event(), observer)
+        explorer = Explorer(
+            tree,
+            teacher,
+            journal,
+            retry or RetrySettings(),
+            stop or threading.Event(),
+            observer,
+            disk_bytes=lambda: disk_bytes(out),
+        )
         reason = explorer.run()
         journal.require_only(edge.name for edge in tree.edges)
         if not was_finished:
             _finish(tree, journal, identity, out)
-    return _summary(tree, reason, was_finished)
+    return _summary(tree, reason, disk_bytes(out), was_finished)
 
 
 def _finish(tree: Tree, journal: Journal, identity: Header, out: Path) -> None:
@@ -95,7 +106,7 @@ def _finish(tree: Tree, journal: Journal, identity: Header, out: Path) -> None:
         ) from error
 
 
-def _summary(tree: Tree, reason: StopReason, was_finished: bool) -> TreeSummary:
+def _summary(tree: Tree, reason: StopReason, disk: int, was_finished: bool) -> TreeSummary:
     best = best_score(tree)
     return TreeSummary(
         root=tree.root,
@@ -112,5 +123,6 @@ def _summary(tree: Tree, reason: StopReason, was_finished: bool) -> TreeSummary:
         best_node=next(node.node_id for node in tree.nodes if node.score == best),
         tokens=tokens(tree),
         seconds=math.fsum(edge.figures.seconds for edge in tree.edges),
+        disk_bytes=disk,
         was_finished=was_finished,
     )

@@ -28,7 +28,7 @@ from coral_pipeline.search.grow import (
 )
 from coral_pipeline.search.progress import Progress, progress_of
 from coral_pipeline.search.rules import is_candidate, next_turn, stop_reason
-from coral_pipeline.search.tree import FailureReason, Job, Result, StopReason, Tree
+from coral_pipeline.search.tree import FailureReason, Job, Node, Result, StopReason, Tree
 from coral_pipeline.settings import RetrySettings
 from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Stopped, Teacher, TeacherError, Turn
 
@@ -71,8 +71,12 @@ class Explorer:
         stop: threading.Event,
         observer: Observer | None = None,
         pause: Callable[[float], bool] | None = None,
+        disk_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``pause`` waits so many seconds and tells whether to stop; by default it waits on ``stop``."""
+        """``disk_bytes`` measures what the tree takes on disk, for the observer.
+
+        ``pause`` waits so many seconds and tells whether to stop; by default it waits on ``stop``.
+        """
         self._tree = tree
         self._teacher = teacher
         self._memory = memory
@@ -80,6 +84,7 @@ class Explorer:
         self._stop = stop
         self._observer = observer
         self._pause = pause or stop.wait
+        self._disk_bytes = disk_bytes
         self._halted = threading.Event()
         self._running: dict[str, int] = {}
         self._events: SimpleQueue[tuple[str, int | None]] = SimpleQueue()
@@ -100,7 +105,7 @@ class Explorer:
                 self._apply(self._run_all(pool, begin_round(tree)))
         tree.stop_reason = reason
         for node in self._held.values():
-            self._release(node.state)
+            self._release(node)
         self._look_again()
         return reason
 
@@ -226,21 +231,21 @@ class Explorer:
         kept = {node.state for node in self._held.values()}
         for _, turns in results:
             for turn in turns:
-                if turn.state not in kept:
-                    self._release(turn.state)
+                if turn.state is not None and turn.state not in kept:
+                    self._teacher.release(turn.state)
         for node in list(self._held.values()):
             if not is_candidate(node, tree.settings):
-                self._release(self._held.pop(node.node_id).state)
+                self._release(self._held.pop(node.node_id))
         self._look_again()
 
-    def _release(self, state: str | None) -> None:
-        if state is not None:
-            self._teacher.release(state)
+    def _release(self, node: Node) -> None:
+        if node.state is not None or node.depth == 0:
+            self._teacher.release(node.state)
 
     def _look_again(self) -> None:
         """Count the tree anew, which only a round changes, and report."""
         if self._observer is not None:
-            self._look = progress_of(self._tree)
+            self._look = progress_of(self._tree, self._disk_bytes())
             self._report()
 
     def _report(self) -> None:

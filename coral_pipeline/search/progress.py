@@ -25,6 +25,8 @@ class Progress:
     """Best raw score in the tree, the root's included."""
     tokens: int
     """Tokens the edges added to their parents' contexts."""
+    disk_bytes: int
+    """Disk space the tree's folder took when the last round had ended; 0 where nobody measures."""
     max_logical_edges: int
     """The budget ``valid_edges`` is held against."""
     target_good_leaf_count: int
@@ -34,7 +36,7 @@ class Progress:
     """Estimated share of the search that is done: by edges or by good leaves, whichever is further."""
 
 
-def progress_of(tree: Tree) -> Progress:
+def progress_of(tree: Tree, disk_bytes: int = 0) -> Progress:
     """A look at ``tree`` with no edge in flight."""
     settings = tree.settings
     leaves = good_leaves(tree)
@@ -47,6 +49,7 @@ def progress_of(tree: Tree) -> Progress:
         good_leaves=leaves,
         best_score=best_score(tree),
         tokens=tokens(tree),
+        disk_bytes=disk_bytes,
         max_logical_edges=settings.max_logical_edges,
         target_good_leaf_count=settings.target_good_leaf_count,
         running={},

@@ -1,4 +1,4 @@
-"""Folders of a state as a whole: copied, removed, measured, flushed to disk."""
+"""Folders of a state as a whole: copied, removed, flushed to disk."""
 
 from __future__ import annotations
 
@@ -103,20 +103,6 @@ def remove_tree(folder: Path) -> None:
                 if not (Path(parent) / name).is_symlink():
                     (Path(parent) / name).chmod(0o700)
         shutil.rmtree(folder)
-
-
-def disk_bytes(folder: Path) -> int:
-    """Bytes the files under a folder take on disk (sparse ones less than their length), each hard link once."""
-    total = 0
-    seen: set[int] = set()
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                status = (Path(parent) / name).lstat()
-                if stat.S_ISREG(status.st_mode) and status.st_ino not in seen:
-                    seen.add(status.st_ino)
-                    total += status.st_blocks * 512
-    return total
 
 
 def flush(folder: Path) -> None:

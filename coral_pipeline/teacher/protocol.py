@@ -154,5 +154,5 @@ class Teacher(Protocol):
         context ends every process of the fork.
         """
 
-    def release(self, state: str) -> None:
-        """The state will never be forked again. Called at least once, perhaps again after a resume."""
+    def release(self, state: str | None) -> None:
+        """The state (None: the root's) will never be forked again. Called once, perhaps again after a resume."""

@@ -75,7 +75,7 @@ class ScriptedTeacher:
             raise TeacherError(f"{self._script} has no line for {_place(edge)}; add one and resume")
         yield _ScriptedFork(f"{self._script}: {_place(edge)}", turns)
 
-    def release(self, state: str) -> None:
+    def release(self, state: str | None) -> None:
         """There are no states."""
 
 

@@ -69,7 +69,7 @@ class SimulatedTeacher:
                 raise TeacherError(f"{state!r} is no state of the simulated teacher") from error
         return self._fork(edge, start, stop)
 
-    def release(self, state: str) -> None:
+    def release(self, state: str | None) -> None:
         """Nothing is kept, so nothing is released."""
 
     @contextmanager

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from coral_pipeline import cli, tables
 from coral_pipeline.cli import tree_view
+from coral_pipeline.disk_use import disk_bytes, readable
 from coral_pipeline.search.explorer import Explorer
 from coral_pipeline.search.tree import Tree
 from coral_pipeline.settings import SearchSettings
@@ -67,7 +68,7 @@ def test_it_writes_the_tables_and_says_what_it_found(run: Any, root: Path, scrip
     result = run(root, "--out", tmp_path / "tree", "--teacher", "scripted", "--script", script)
     assert (result.code, result.err) == (0, "")
     assert "leaf_target" in result.out and "2 (node 1, 1 better than the root)" in result.out
-    assert str(tmp_path / "tree") in result.out
+    assert f"{tmp_path / 'tree'} ({readable(disk_bytes(tmp_path / 'tree'))} on disk)" in result.out
     tree = json.loads((tmp_path / "tree" / "tree.json").read_text())
     assert (tree["direction"], tree["configuration"]["search"]["parallel_width"]) == ("minimize", 8)
     assert len(tables.NODES.rows(tmp_path / "tree")) == tree["counts"]["nodes"]
@@ -198,11 +199,14 @@ def test_the_live_view_shows_budget_tree_and_edges_in_flight(monkeypatch: pytest
 
         import threading
 
-        Explorer(tree, AnswerTeacher(DICE), Forgetful(), IMPATIENT, threading.Event(), observe).run()
+        Explorer(
+            tree, AnswerTeacher(DICE), Forgetful(), IMPATIENT, threading.Event(), observe, disk_bytes=lambda: 5_000_000
+        ).run()
     assert any("… 0, turn 1" in frame for frame in frames), "an edge in flight"
     last = frames[-1]
     assert (
         "12/12" in last and "good leaves" in last and f"best {max(n.path_best_score for n in tree.nodes):.6g}" in last
     )
+    assert "5 MB on disk" in last
     for node in tree.nodes:
         assert re.search(rf"\b{node.node_id}  ", last), f"node {node.node_id} is drawn"

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import random
-import shutil
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from coral_pipeline.teacher.grading.grade import Verdict, grade, package_folders
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.processes import ProcessFamily
 from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Message, Turn
+from coral_pipeline.teacher.space import require_free_space, require_small_tree
 
 SECONDS_PER_EVAL = 60
 """What an eval adds to the session's clock."""
@@ -56,9 +56,7 @@ class Grounds:
 
     def require_space(self) -> None:
         """Raises ``InfrastructureFault`` where the disk is all but full."""
-        free = shutil.disk_usage(self.workdir).free
-        if free < self.settings.min_free_bytes:
-            raise InfrastructureFault(f"disk full: {free} bytes are left for {self.workdir}")
+        require_free_space(self.workdir, self.settings.min_free_bytes)
 
     def family(self, name: str, stop: threading.Event | None = None) -> ProcessFamily:
         """The processes of the edge of that name."""
@@ -124,6 +122,7 @@ class EmbeddedFork:
         session = before.model_copy(update={"moment": before.moment + SECONDS_PER_EVAL})
         folder = grounds.states.begin(name)
         grounds.require_space()
+        require_small_tree(grounds.workdir, grounds.settings.max_tree_bytes, "embedded.max_tree_bytes")
         grounds.states.copy(self._state, folder)
         code, shared = folder / "fork" / "code", folder / "fork" / "shared"
         env, paths = grounds.environment(folder / "tmp", session.moment), grounds.paths(folder)

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 BEHAVIOUR_VERSION = 3
 """Raised whenever the same edge may be answered otherwise than before."""
+_UNDECIDING = {"min_free_bytes", "max_tree_bytes", "code_diff_bytes"}
+"""Settings that have no part in what the teacher answers."""
 
 
 class EmbeddedTeacher:
@@ -74,17 +76,17 @@ class EmbeddedTeacher:
             "behaviour_version": BEHAVIOUR_VERSION,
             "seed": self._grounds.seed,
             "task": self._grounds.task.fingerprint,
-            "settings": self._grounds.settings.model_dump(mode="json", exclude={"min_free_bytes", "code_diff_bytes"}),
+            "settings": self._grounds.settings.model_dump(mode="json", exclude=_UNDECIDING),
         }
 
     def fork(self, edge: EdgeRequest, state: str | None, stop: threading.Event) -> AbstractContextManager[Fork]:
         """A fresh fork; see ``teacher.protocol``."""
         return self._fork(edge, ROOT if state is None else state, stop)
 
-    def release(self, state: str) -> None:
+    def release(self, state: str | None) -> None:
         """Delete the state; again does no harm. One that cannot be deleted only takes up space."""
         try:
-            self._grounds.states.discard(state)
+            self._grounds.states.discard(state or ROOT)
         except OSError as error:
             logger.warning("root %s: state %s stays: %s", self._root_dir.name, state, error)
 
@@ -92,22 +94,23 @@ class EmbeddedTeacher:
     def _fork(self, edge: EdgeRequest, state: str, stop: threading.Event) -> Iterator[Fork]:
         with self._grounds.family(edge.name, stop) as family:
             with machine_faults():
-                self._prepare_once()
+                self._prepare(state)
                 for name in (state_name(edge, turn) for turn in (1, 2)):
                     if name != state:
                         self._grounds.states.discard(name)
             yield EmbeddedFork(self._grounds, edge, state, family)
 
-    def _prepare_once(self) -> None:
-        """Before the first fork: end what an earlier process, killed, left running; make the root's state."""
+    def _prepare(self, state: str) -> None:
+        """Before the first fork, end what a killed process left running. Make the root's state if need be."""
         with self._preparing:
             if not self._is_prepared:
                 kill_marked(self._grounds.marker)
-                _prepare(self._root_dir, self._grounds)
                 self._is_prepared = True
+            if state == ROOT:
+                _prepare_root(self._root_dir, self._grounds)
 
 
-def _prepare(root_dir: Path, grounds: Grounds) -> None:
+def _prepare_root(root_dir: Path, grounds: Grounds) -> None:
     """Make the root's state, unless it is there from an earlier run."""
     states, root = grounds.states, grounds.root
     if states.path(ROOT).is_dir():

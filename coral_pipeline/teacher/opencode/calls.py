@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
-
+from coral_pipeline.teacher.opencode.packed import pack, unpacked
 from coral_pipeline.teacher.protocol import Message
 
 Outcome = Literal["ok", "fault", "refused", "cut", "closing"]
@@ -157,23 +156,23 @@ def write_calls(path: Path, calls: Sequence[Call], key: str) -> None:
         text = bytes(data).decode("utf-8", "replace")
         return text.replace(key, "[key]") if key else text
 
-    with pa.CompressedOutputStream(str(path), "zstd") as file:
-        for call in calls:
-            record = {
-                "started": call.started,
-                "first_byte": call.first_byte,
-                "ended": call.ended,
-                "status": call.status,
-                "tries": call.tries,
-                "outcome": call.outcome,
-                "problem": clean(call.problem.encode()),
-                "request": clean(call.request),
-                "response": clean(call.response),
-            }
-            file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    lines = []
+    for call in calls:
+        record = {
+            "started": call.started,
+            "first_byte": call.first_byte,
+            "ended": call.ended,
+            "status": call.status,
+            "tries": call.tries,
+            "outcome": call.outcome,
+            "problem": clean(call.problem.encode()),
+            "request": clean(call.request),
+            "response": clean(call.response),
+        }
+        lines.append(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    pack(path, b"".join(lines))
 
 
 def read_calls(path: Path) -> list[dict[str, Any]]:
     """The calls that ``write_calls`` kept."""
-    with pa.CompressedInputStream(str(path), "zstd") as file:
-        return [json.loads(line) for line in file.read().splitlines()]
+    return [json.loads(line) for line in unpacked(path).splitlines()]

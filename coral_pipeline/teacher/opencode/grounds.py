@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
 from coral_pipeline.scores import numeric
 from coral_pipeline.settings import Direction, OpenCodeSettings, orient
 from coral_pipeline.student_run.layout import ATTEMPTS_FOLDER, METADATA_FILE, SHARED_FOLDER
-from coral_pipeline.teacher.file_trees import disk_bytes, flush, remove_tree
+from coral_pipeline.teacher.file_trees import flush, remove_tree
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.opencode.prompts import Prompts
 from coral_pipeline.teacher.opencode.root import lay_out
@@ -94,13 +94,14 @@ def machine_faults() -> Iterator[None]:
 
 
 def prepare_root(grounds: Grounds) -> None:
-    """Make the root's state, unless it is there from an earlier run."""
+    """Make the root's state, unless it is there from an earlier run; again where it has been reduced."""
     store, root = grounds.store, grounds.root
     known = store.find(ROOT)
     if known is not None:
         if known.commit_hash != root.commit_hash:
             raise TeacherError(f"{grounds.workdir}: holds the states of another root; choose another output folder")
-        return
+        if not known.reduced:
+            return
     store.folder.mkdir(parents=True, exist_ok=True)
     place = store.place(f".{ROOT}")
     remove_tree(place)
@@ -116,16 +117,8 @@ def prepare_root(grounds: Grounds) -> None:
     )
     (place / STATE_FILE).write_text(state.model_dump_json(indent=1))
     flush(place)
+    remove_tree(store.place(ROOT))
     place.rename(store.place(ROOT))
-
-
-def require_space(grounds: Grounds) -> None:
-    """Raise ``InfrastructureFault`` where the disk is too full to begin a turn."""
-    free, least = shutil.disk_usage(grounds.workdir).free, grounds.settings.min_free_bytes
-    if free < least:
-        raise InfrastructureFault(
-            f"{grounds.workdir}: only {free >> 20} MB of disk are free, {least >> 20} MB are needed; make room"
-        )
 
 
 def existing_folder(path: Path) -> Path:

@@ -7,16 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from coral_pipeline.settings import Direction, orient
 from coral_pipeline.teacher.opencode.calls import Call, prompt_text, read_stream, shared_share, with_tokens, write_calls
-from coral_pipeline.teacher.opencode.states import State
+from coral_pipeline.teacher.opencode.packed import pack, unpacked
+from coral_pipeline.teacher.opencode.states import PROMPT_FILE, State
 from coral_pipeline.teacher.opencode.turns import Worked
 from coral_pipeline.teacher.protocol import ContentPart, Message, Turn
 
-PROMPT_FILE = "prompt.zst"
-"""The last prompt of a turn, as text: what a fork's first prompt begins with."""
 CALLS_FILE = "calls.jsonl.zst"
 """Every model call, see ``calls``."""
 SESSION_FILE = "session.json.zst"
@@ -83,16 +80,16 @@ def messages_of(worked: Worked, parent: State) -> tuple[Message, ...]:
 def keep_for_audit(place: Path, worked: Worked, parent_place: Path, key: str) -> None:
     """Put into ``place`` what tells how the turn came about. ``key`` appears in none of it."""
     write_calls(place / CALLS_FILE, worked.calls, key)
-    _pack(place / SESSION_FILE, worked.export)
+    pack(place / SESSION_FILE, worked.export)
     if worked.graded is not None:
-        _pack(place / PATCH_FILE, worked.graded.patch)
+        pack(place / PATCH_FILE, worked.graded.patch)
     answered = [call for call in worked.calls if call.outcome == "ok"]
     prompts = [prompt_text(call.request) for call in (answered[:1] + answered[-1:])]
     if prompts:
-        _pack(place / PROMPT_FILE, prompts[-1].encode("utf-8", "surrogatepass"))
-    parent_prompt = _unpacked(parent_place / PROMPT_FILE)
+        pack(place / PROMPT_FILE, prompts[-1].encode("utf-8", "surrogatepass"))
     shared = kept = None
-    if prompts and parent_prompt is not None:
+    if prompts and (parent_place / PROMPT_FILE).exists():
+        parent_prompt = unpacked(parent_place / PROMPT_FILE).decode("utf-8", "surrogatepass")
         shared = shared_share(parent_prompt, prompts[0])
         kept = shared_share(prompts[0], parent_prompt)
     numbers = {**_numbers(worked, answered, shared), "parent_prompt_kept": kept}
@@ -119,15 +116,3 @@ def _numbers(worked: Worked, answered: list[Call], shared: float | None) -> dict
         "sampled_tokens": sum(answer.completion_tokens or 0 for answer in sampled),
         "exact_tokens": all(answer.ids is not None for answer in sampled),
     }
-
-
-def _pack(path: Path, data: bytes) -> None:
-    with pa.CompressedOutputStream(str(path), "zstd") as file:
-        file.write(data)
-
-
-def _unpacked(path: Path) -> str | None:
-    if not path.exists():
-        return None
-    with pa.CompressedInputStream(str(path), "zstd") as file:
-        return bytes(file.read()).decode("utf-8", "surrogatepass")

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from coral_pipeline.teacher.file_trees import copy_state, disk_bytes, flush, remove_tree
+from coral_pipeline.disk_use import disk_bytes
+from coral_pipeline.teacher.file_trees import copy_state, flush, remove_tree
 from coral_pipeline.teacher.opencode.forks import ForkMethod, View
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
 
@@ -22,6 +23,8 @@ ROOT = "root"
 """Name of the state every tree begins with."""
 STATE_FILE = "state.json"
 FILES = "files"
+PROMPT_FILE = "prompt.zst"
+"""Beside a state's layer: the last prompt before it, as text, with which the first prompt of its forks begins."""
 
 
 class State(BaseModel):
@@ -162,6 +165,7 @@ class StateStore:
                 if state.released and state.name not in needed and (self.place(state.name) / FILES).exists():
                     self._write(state.model_copy(update={"reduced": True}))
                     remove_tree(self.place(state.name) / FILES)
+                    (self.place(state.name) / PROMPT_FILE).unlink(missing_ok=True)
 
     def _names(self) -> list[str]:
         found = self.folder.iterdir() if self.folder.is_dir() else ()

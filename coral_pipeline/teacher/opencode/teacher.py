@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import OpenCodeSettings
-from coral_pipeline.teacher.file_trees import disk_bytes, remove_tree
+from coral_pipeline.teacher.file_trees import remove_tree
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.opencode.desk import GradingDesk
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint
@@ -22,7 +23,6 @@ from coral_pipeline.teacher.opencode.grounds import (
     existing_folder,
     machine_faults,
     prepare_root,
-    require_space,
 )
 from coral_pipeline.teacher.opencode.programs import find_programs
 from coral_pipeline.teacher.opencode.prompts import prompts_for
@@ -33,6 +33,7 @@ from coral_pipeline.teacher.opencode.states import ROOT, State, StateStore
 from coral_pipeline.teacher.opencode.turns import Worked, work
 from coral_pipeline.teacher.processes import ProcessFamily, kill_marked
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork, Turn
+from coral_pipeline.teacher.space import require_free_space, require_small_tree
 
 logger = logging.getLogger(__name__)
 
@@ -111,13 +112,13 @@ class OpenCodeTeacher:
         """A fresh fork; see ``teacher.protocol``."""
         return self._fork(edge, ROOT if state is None else state, stop)
 
-    def release(self, state: str) -> None:
+    def release(self, state: str | None) -> None:
         """Reduce the state to what an audit needs, once no other stands on it; again does no harm.
 
         One that cannot be reduced only takes up space.
         """
         try:
-            self._grounds.store.release(state)
+            self._grounds.store.release(state or ROOT)
         except OSError as error:
             logger.warning("root %s: state %s stays: %s", self._grounds.root.folder.name, state, error)
 
@@ -126,12 +127,11 @@ class OpenCodeTeacher:
         grounds = self._grounds
         scratch = grounds.workdir / "forks" / edge.name
         with machine_faults():
-            self._prepare_once()
+            self._prepare(state)
             remove_tree(scratch)
             for name in (state_name(edge, turn) for turn in (1, 2)):
                 if name != state:
                     grounds.store.discard(name)
-            require_space(grounds)
         endpoint = ModelEndpoint(grounds.settings.endpoint, grounds.key, grounds.settings.recording)
         try:
             yield OpenCodeFork(grounds, edge, state, endpoint, stop, scratch)
@@ -139,14 +139,15 @@ class OpenCodeTeacher:
             endpoint.close()
             remove_tree(scratch)
 
-    def _prepare_once(self) -> None:
-        """Before the first fork: end what an earlier process, killed, left running; make the root's state."""
+    def _prepare(self, state: str) -> None:
+        """Before the first fork, end what a killed process left running. Make the root's state if need be."""
         with self._preparing:
             if not self._is_prepared:
                 kill_marked(self._grounds.marker)
                 remove_tree(self._grounds.workdir / "forks")
-                prepare_root(self._grounds)
                 self._is_prepared = True
+            if state == ROOT:
+                prepare_root(self._grounds)
 
 
 class OpenCodeFork:
@@ -177,6 +178,7 @@ class OpenCodeFork:
             remove_tree(scratch)
             store.discard(name)
             parent = store.get(self._state)
+            _require_space(grounds)
             with (
                 ProcessFamily(f"{grounds.marker}{self._edge.name}", self._stop) as family,
                 store.fork(parent.name, scratch / "fork") as view,
@@ -218,6 +220,12 @@ class OpenCodeFork:
             self._stop,
             lambda: disk_bytes(changed) - before,
         )
+
+
+def _require_space(grounds: Grounds) -> None:
+    """Raise ``InfrastructureFault`` where there is no room to begin a turn."""
+    require_free_space(grounds.workdir, grounds.settings.min_free_bytes)
+    require_small_tree(grounds.workdir, grounds.settings.max_tree_bytes, "opencode.max_tree_bytes")
 
 
 def state_name(edge: EdgeRequest, turn: int) -> str:

@@ -428,10 +428,32 @@ def test_a_turn_on_a_nearly_full_disk_is_not_believed(tmp_path: Path, monkeypatc
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=next(rooms)))
     with (
         teacher.fork(edge(0), None, threading.Event()) as fork,
-        pytest.raises(InfrastructureFault, match="1024 bytes are left"),
+        pytest.raises(InfrastructureFault, match=r"disk full: 1\.02 kB are free"),
     ):
         fork.run_turn(1)
     assert not (tmp_path / "work" / "states" / "0-1").exists()
+
+
+def test_a_tree_beyond_its_bound_begins_no_turn_and_says_which_setting_to_raise(tmp_path: Path) -> None:
+    teacher = open_teacher(tmp_path, settings=EmbeddedSettings(max_tree_bytes=1 << 20))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "earlier").write_bytes(os.urandom(2 << 20))
+    with (
+        teacher.fork(edge(0), None, threading.Event()) as fork,
+        pytest.raises(InfrastructureFault, match=r"work: the tree takes .* MB of disk, embedded\.max_tree_bytes"),
+    ):
+        fork.run_turn(1)
+
+
+def test_the_root_state_is_released_too_and_does_not_come_back(tmp_path: Path) -> None:
+    teacher = open_teacher(tmp_path)
+    [first, _] = explore(teacher, edge(0))
+    teacher.release(None)
+    assert not (tmp_path / "work" / "states" / "root").exists()
+    resumed = EmbeddedTeacher.open(tmp_path / "root", tmp_path / "task", tmp_path / "work", 0)
+    with resumed.fork(edge(0, 0), first.state, threading.Event()) as fork:
+        fork.run_turn(1)
+    assert not (tmp_path / "work" / "states" / "root").exists()
 
 
 def test_a_program_that_does_away_with_its_fork_ends_without_a_score(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
-from coral_pipeline.teacher.file_trees import copy_state, disk_bytes, flush, remove_tree
+from coral_pipeline.teacher.file_trees import copy_state, flush, remove_tree
 from coral_pipeline.teacher.opencode.forks import _NAMESPACES, Copy, ForkMethod, Overlay, choose_method, why_not
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
 
@@ -190,11 +191,3 @@ def test_a_copied_state_is_the_state(state: Path, tmp_path: Path) -> None:
     remove_tree(tmp_path / "copy")
     remove_tree(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-
-
-def test_disk_use_counts_blocks_not_length(tmp_path: Path) -> None:
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(1 << 30)
-    (tmp_path / "full").write_bytes(b"x" * 100_000)
-    (tmp_path / "again").hardlink_to(tmp_path / "full")
-    assert 100_000 <= disk_bytes(tmp_path) < 200_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.opencode.grounds import Root
-from coral_pipeline.teacher.opencode.states import ROOT, State
+from coral_pipeline.teacher.opencode.states import FILES, ROOT, State
 from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
 from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, TeacherError
 from coral_pipeline_tests.teacher.opencode.roots import make_root
@@ -63,8 +64,33 @@ def test_the_states_of_another_root_are_refused(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_infrastructure_fault(tmp_path: Path) -> None:
     root, task = make_root(tmp_path)
     teacher = opened(tmp_path, root, task, min_free_bytes=1 << 60)
-    with pytest.raises(InfrastructureFault, match="make room"), teacher.fork(EDGE, None, threading.Event()):
-        pass
+    with (
+        teacher.fork(EDGE, None, threading.Event()) as fork,
+        pytest.raises(InfrastructureFault, match="make room"),
+    ):
+        fork.run_turn(1)
+
+
+def test_a_tree_beyond_its_bound_begins_no_turn_and_says_which_setting_to_raise(tmp_path: Path) -> None:
+    root, task = make_root(tmp_path)
+    (root / "code" / "data.bin").write_bytes(os.urandom(3 << 20))
+    with (
+        opened(tmp_path, root, task, max_tree_bytes=1 << 20).fork(EDGE, None, threading.Event()) as fork,
+        pytest.raises(InfrastructureFault, match=r"teacher: the tree takes .* MB of disk, opencode\.max_tree_bytes"),
+    ):
+        fork.run_turn(1)
+
+
+def test_the_root_state_goes_when_it_is_released_and_comes_back_when_it_is_wanted_again(tmp_path: Path) -> None:
+    root, task = make_root(tmp_path)
+    teacher = opened(tmp_path, root, task)
+    for _ in range(2):
+        with teacher.fork(EDGE, None, threading.Event()):
+            assert not root_state(tmp_path).reduced
+        files = tmp_path / "teacher" / "states" / ROOT / FILES
+        assert (files / "coral").is_dir()
+        teacher.release(None)
+        assert not files.exists() and root_state(tmp_path).reduced
 
 
 def test_a_state_that_is_gone_is_named(tmp_path: Path) -> None:
