@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from coral_pipeline.defs.arrivals import arrivals_sensor
+from coral_pipeline.defs.automation import automation_sensor, conditions
 from coral_pipeline.defs.dataset import sft_dataset
+from coral_pipeline.defs.exploring import nights_end_sensor, nights_schedule
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import parquet_tables
 from coral_pipeline.defs.logs import file_logger
@@ -18,7 +21,7 @@ from coral_pipeline.defs.root import advantage_batches, explored_trees, finished
 from coral_pipeline.defs.settings import settings_resource
 from coral_pipeline.defs.student_run import filtered_snapshots, root_folders, selected_roots, stage_labels
 from coral_pipeline.defs.versions import code_version
-from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.settings import AutomationSettings, PipelineSettings
 from coral_pipeline.settings_file import read_settings
 
 OUTPUT, STUDENT_RUNS, SETTINGS = "CORAL_PIPELINE_OUTPUT", "CORAL_PIPELINE_STUDENT_RUNS", "CORAL_PIPELINE_SETTINGS"
@@ -40,14 +43,37 @@ ASSETS = (
 
 def definitions_from(environment: Mapping[str, str]) -> dg.Definitions:
     """The definitions of a deployment, by its environment variables."""
-    output = Path(environment.get(OUTPUT) or "data/output")
-    file = Path(environment.get(SETTINGS) or output / SETTINGS_FILE)
-    settings = read_settings(file if environment.get(SETTINGS) or file.exists() else None)
-    return build_definitions(output, Path(environment.get(STUDENT_RUNS) or "data/student_runs"), settings)
+    output, student_runs = places(environment)
+
+    def automation() -> AutomationSettings:
+        return settings_of(environment).automation
+
+    return build_definitions(output, student_runs, settings_of(environment), automation)
 
 
-def build_definitions(output: Path, student_runs: Path, settings: PipelineSettings, **overrides: Any) -> dg.Definitions:
-    """The definitions, every process of which reads and writes in these folders; ``overrides`` replace resources."""
+def places(environment: Mapping[str, str]) -> tuple[Path, Path]:
+    """A deployment's output folder and the folder of its Student runs."""
+    return Path(environment.get(OUTPUT) or "data/output"), Path(environment.get(STUDENT_RUNS) or "data/student_runs")
+
+
+def settings_of(environment: Mapping[str, str]) -> PipelineSettings:
+    """The settings of a deployment, read anew. Raises ``BadInput``."""
+    file = Path(environment.get(SETTINGS) or places(environment)[0] / SETTINGS_FILE)
+    return read_settings(file if environment.get(SETTINGS) or file.exists() else None)
+
+
+def build_definitions(
+    output: Path,
+    student_runs: Path,
+    settings: PipelineSettings,
+    automation: Callable[[], AutomationSettings] | None = None,
+    **overrides: Any,
+) -> dg.Definitions:
+    """The definitions, every process of which reads and writes in these folders; ``overrides`` replace resources.
+
+    ``automation`` gives those settings anew whenever a sensor or schedule ticks; without it they stay as they are.
+    """
+    read_automation = automation or (lambda: settings.automation)
     folders = Folders(output=str(output.absolute()), student_runs=str(student_runs.absolute()))
     resources = {
         "folders": folders,
@@ -56,15 +82,25 @@ def build_definitions(output: Path, student_runs: Path, settings: PipelineSettin
         "control": dg.ResourceDefinition(lambda _: SearchControl(), description="Stops and watches a running search"),
     }
 
+    carried_on = conditions(settings.automation)
+
     def described(spec: dg.AssetSpec) -> dg.AssetSpec:
         asset = spec.key.to_user_string()
-        return spec.replace_attributes(code_version=code_version(asset, settings), owners=[OWNER]).merge_attributes(
-            metadata=column_schemas(asset)
-        )
+        return spec.replace_attributes(
+            code_version=code_version(asset, settings),
+            owners=[OWNER],
+            automation_condition=carried_on.get(asset),
+        ).merge_attributes(metadata=column_schemas(asset))
 
     return dg.Definitions(
         assets=[*dg.map_asset_specs(described, ASSETS), root_folders, finished_roots],
         resources=resources | overrides,
         loggers={"console": dg.colored_console_logger, "file": file_logger},
         executor=dg.in_process_executor,
+        schedules=[nights_schedule([explored_trees, ranked_paths, advantage_batches], read_automation)],
+        sensors=[
+            arrivals_sensor(student_runs.absolute(), read_automation),
+            automation_sensor(settings.automation),
+            nights_end_sensor(settings.automation),
+        ],
     )

@@ -1,30 +1,33 @@
 """Expected failures, as Dagster shows them."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import dagster as dg
 
+from coral_pipeline.defs.retries import mark_run
 from coral_pipeline.errors import PipelineError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Asset = Callable[Concatenate[dg.AssetExecutionContext, P], R]
 
 
-def plainly(asset: Callable[P, R]) -> Callable[P, R]:
-    """Let an asset's expected failures show as their one line.
-
-    Dagster is kept from trying bad input again; what the disk refuses may work the next time.
-    """
+def plainly(asset: Asset[P, R]) -> Asset[P, R]:
+    """Let an asset's expected failures show as their one line, and be tried again where that may help."""
 
     @functools.wraps(asset)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run(context: dg.AssetExecutionContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return asset(*args, **kwargs)
+            return asset(context, *args, **kwargs)
         except PipelineError as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
+            mark_run(context, error)
+            raise dg.Failure(str(error)) from error
         except OSError as error:
+            mark_run(context, error)
             problem = f"{error.filename or 'the disk'}: {error.strerror or error}; mend that and run it again"
             raise dg.Failure(problem) from error
 

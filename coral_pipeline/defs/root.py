@@ -18,6 +18,7 @@ from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage, latest_tags
 from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey
 from coral_pipeline.defs.pools import TREES
 from coral_pipeline.defs.progress import ProgressLog, SearchControl
+from coral_pipeline.defs.retries import pause_before_retry
 from coral_pipeline.defs.student_run import root_folders
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.export.dataset import write_dataset
@@ -68,6 +69,7 @@ def explored_trees(
         context.log.warning("the tables are not as they were written; they are written anew from the journal")
         (plot.out / TREE_FILE).unlink(missing_ok=True)
     try:
+        pause_before_retry(context, settings.automation, control.stop)
         made_from = Versions(root=tags[INPUTS], settings=tags[METHOD])
         summary = plot.grow(made_from, control.stop, ProgressLog(context, control), context.log.warning)
     except Stopped as stopped:

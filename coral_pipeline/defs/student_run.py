@@ -12,8 +12,9 @@ from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import CHECKSUMS, Tables
 from coral_pipeline.defs.metadata import count_table, picture, preview, table_of
-from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey, student_run_key
+from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
+from coral_pipeline.defs.superseding import replace_roots
 from coral_pipeline.report.score_curve import score_curve_svg
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
@@ -93,12 +94,15 @@ def selected_roots(
     roots = select_roots(labels, filtered_snapshots["filtered_snapshots"], key, settings.selection)
     keys = [RootKey(key, root) for root in roots["root"].to_pylist()]
     out = folders.asset("selected_roots", key)
-    for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER):
+    for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER, keep_earlier=True):
         context.log.warning(f"left out of a copy: {line}")
     limit_trees_at_once(context.instance, settings.trees_at_once)
     for root in roots["root"].to_pylist():
         provenance.write_checksums(out / root, out / CHECKSUMS / f"{root}{provenance.CHECKSUMS_SUFFIX}")
-    root_versions = _register(context, folders, keys)
+    dropped = replace_roots(key, keys, folders, context.instance, context.run.run_id)
+    if dropped:
+        context.log.warning(f"no longer chosen, kept as superseded: {', '.join(other.root for other in dropped)}")
+    root_versions = _report(context, folders, keys)
     accounts = account(labels, roots, settings.selection)
     for sentence in shortages(accounts, settings.selection):
         context.log.warning(sentence)
@@ -111,6 +115,7 @@ def selected_roots(
                 "score curve with roots", score_curve_svg(labels, roots, read_direction(student_run))
             ),
             "roots": roots.num_rows,
+            "superseded": [other.root for other in dropped],
             "roots by stage": table_of(map(dataclasses.asdict, accounts)),
             "preview": preview(roots, ROOT_COLUMNS, rows=roots.num_rows),
         },
@@ -130,9 +135,8 @@ root_folders = dg.AssetSpec(
 )
 
 
-def _register(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[RootKey]) -> list[str]:
-    """Make each root a partition and report the version of its folder; returns the versions."""
-    context.instance.add_dynamic_partitions(ROOTS_NAME, [str(key) for key in keys])
+def _report(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[RootKey]) -> list[str]:
+    """Report the version of each root's folder; returns the versions."""
     found = [versions.root_version(read_root(folders.root(key))) for key in keys]
     for key, version in zip(keys, found, strict=True):
         context.log_event(

@@ -1,0 +1,80 @@
+"""Declarative automation: finished trees are carried on to ranked paths, advantages and the dataset.
+
+Trees are grown by backfills and nights of exploring alone: no condition here asks for one, so that no change of
+code or settings sets off hours of models at work.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import dagster as dg
+
+from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.defs.partitions import SEPARATOR
+from coral_pipeline.defs.settings import sensor_status
+from coral_pipeline.defs.under_way import partitions_under_way
+from coral_pipeline.settings import AutomationSettings
+
+DATASET = "sft_dataset"
+
+_Condition = dg.AutomationCondition[Any]
+
+
+class RootsAtRest(dg.AutomationCondition[dg.AssetKey]):
+    """Student runs of which no root waits or is being worked on: thirty trees that end one by one make one dataset."""
+
+    @property
+    def name(self) -> str:
+        """As the UI shows it."""
+        return "roots_at_rest"
+
+    def evaluate(self, context: dg.AutomationContext[dg.AssetKey]) -> dg.AutomationResult[dg.AssetKey]:
+        """The partitions of ``context``, Student runs, for which it holds."""
+        under_way = partitions_under_way(context.asset_graph_view.instance)
+        busy = {key.partition(SEPARATOR)[0] for key in under_way if SEPARATOR in key}
+        candidates = context.candidate_subset.expensively_compute_partition_keys()
+        at_rest = context.candidate_subset.compute_intersection_with_partition_keys(candidates - busy)
+        return dg.AutomationResult(context, true_subset=at_rest)
+
+
+def conditions(automation: AutomationSettings) -> dict[str, _Condition]:
+    """The condition of each asset that is carried on.
+
+    An asset is asked for when what it is made from has another version than when it was last made, or when it is
+    missing and did not fail; never while something of it is under way, missing, or refused by a blocking check.
+    """
+    condition = dg.AutomationCondition
+    changed = condition.any_deps_match(condition.data_version_changed()).with_label("an input has changed")
+    lacking = condition.missing() & ~condition.execution_failed()
+    # Not `all_deps_blocking_checks_passed`: of inputs made in the same run no check has passed yet.
+    refused = condition.any_deps_match(condition.any_checks_match(condition.check_failed(), blocking_only=True))
+    possible = (
+        ~condition.any_deps_missing()
+        & ~condition.any_deps_in_progress()
+        & ~condition.in_progress()
+        & ~refused.with_label("a blocking check of an input failed")
+    )
+    carried_on = (changed.since_last_handled() | lacking) & possible
+    in_time = RootsAtRest() | condition.cron_tick_passed(automation.dataset_cron, automation.timezone)
+    return {**dict.fromkeys(PER_ROOT[1:], carried_on), DATASET: carried_on & in_time}
+
+
+def automation_sensor(automation: AutomationSettings) -> dg.AutomationConditionSensorDefinition:
+    """The sensor ``carry_on``, which evaluates the conditions in the code location: one of them is our own."""
+    with warnings.catch_warnings():
+        # Dagster calls beta what a condition of our own needs; pyproject.toml pins the version.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.AutomationConditionSensorDefinition(
+            "carry_on",
+            target=dg.AssetSelection.assets(*PER_ROOT[1:], DATASET),
+            default_status=sensor_status(automation),
+            minimum_interval_seconds=automation.seconds_between_looks,
+            use_user_code_server=True,
+            emit_backfills=False,
+            description=(
+                "Carries finished trees on to ranked paths and advantages, and these to the dataset of their "
+                "Student run as soon as none of its roots is under way. Explores nothing."
+            ),
+        )

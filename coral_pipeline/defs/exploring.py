@@ -1,0 +1,153 @@
+"""Nights of exploring: a schedule that begins them, and a sensor that ends them.
+
+One schedule serves every Student run, each with a budget of its own from the settings. Schedules are part of
+the code location, which Dagster builds when it loads it and not again: with a schedule per Student run, one
+that arrived since would be explored by none until someone reloaded the code. What this one serves it finds out
+when it ticks, and it reads the settings anew then, so that a budget or a pause holds from the next night on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+
+from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.defs.lineage import INPUTS
+from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey
+from coral_pipeline.defs.settings import sensor_status
+from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
+from coral_pipeline.defs.versions import DATA_VERSION_TAG
+from coral_pipeline.settings import AutomationSettings, StudentRunBudget
+from coral_pipeline.student_run.layout import parse_snapshot_name
+
+STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
+"""Tags of a night's runs: whose root it is, when the night began, and when the run is stopped (both ISO 8601)."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a Student run may have of one night."""
+
+    roots: int | None
+    hours: float | None
+
+    @classmethod
+    def of(cls, student_run: str, automation: AutomationSettings) -> Budget | None:
+        """None where the Student run is paused."""
+        own = automation.student_runs.get(student_run, StudentRunBudget())
+        if own.paused:
+            return None
+        return cls(own.roots_per_night or automation.roots_per_night, own.hours_per_night or automation.hours_per_night)
+
+
+def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
+    """The roots that have no finished tree, as they are now: those whose last run failed at the end, else oldest first.
+
+    A tree that other settings would grow otherwise is finished; it is explored again only where someone asks
+    for it. That a root failed does not keep the others waiting night after night.
+    """
+    prefix = f"{student_run}|"
+    keys = [RootKey.parse(key) for key in instance.get_dynamic_partitions(ROOTS_NAME) if key.startswith(prefix)]
+    names = [str(key) for key in keys]
+    storage = instance.event_log_storage
+    roots = storage.get_latest_tags_by_partition(
+        dg.AssetKey("root_folders"), dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION_TAG], names
+    )
+    trees = storage.get_latest_tags_by_partition(
+        dg.AssetKey(PER_ROOT[0]), dg.DagsterEventType.ASSET_MATERIALIZATION, [INPUTS], names
+    )
+
+    def is_done(key: str) -> bool:
+        return key in trees and trees[key].get(INPUTS) == roots.get(key, {}).get(DATA_VERSION_TAG)
+
+    missing = [key for key in keys if not is_done(str(key))]
+    latest = latest_runs(instance, map(str, missing))
+
+    def turn(key: RootKey) -> tuple[bool, int, str]:
+        run, parts = latest.get(str(key)), parse_snapshot_name(key.root)
+        failed = run is not None and run.status == dg.DagsterRunStatus.FAILURE
+        return failed, parts.global_index if parts else 0, key.root
+
+    return sorted(missing, key=turn)
+
+
+def plan_night(
+    night: datetime.datetime, instance: dg.DagsterInstance, automation: AutomationSettings
+) -> list[dg.RunRequest]:
+    """The runs of a night that began at ``night``, Student runs taking turns, less those there are already."""
+    tonight = instance.get_runs(dg.RunsFilter(tags={NIGHT: night.isoformat()}))
+    busy = {run.tags.get(PARTITION_NAME_TAG) for run in (*tonight, *unfinished_runs(instance))}
+    plans = []
+    for student_run in instance.get_dynamic_partitions(STUDENT_RUNS_NAME):
+        budget = Budget.of(student_run, automation)
+        if budget is None:
+            continue
+        keys = [key for key in unexplored(student_run, instance) if str(key) not in busy]
+        spent = len({run.tags.get(PARTITION_NAME_TAG) for run in tonight if run.tags.get(STUDENT_RUN) == student_run})
+        wanted = keys if budget.roots is None else keys[: max(0, budget.roots - spent)]
+        plans.append([_request(key, night, budget) for key in wanted])
+    return [request for turn in itertools.zip_longest(*plans) for request in turn if request is not None]
+
+
+def _request(key: RootKey, night: datetime.datetime, budget: Budget) -> dg.RunRequest:
+    tags = {STUDENT_RUN: key.student_run, NIGHT: night.isoformat()}
+    if budget.hours is not None:
+        tags[UNTIL] = (night + datetime.timedelta(hours=budget.hours)).isoformat()
+    return dg.RunRequest(run_key=f"{night.isoformat()} {key}", partition_key=str(key), tags=tags)
+
+
+def nights_schedule(
+    assets: Sequence[dg.AssetsDefinition], read: Callable[[], AutomationSettings]
+) -> dg.ScheduleDefinition:
+    """The schedule ``nights``, which materializes ``assets`` of roots. ``read`` gives the settings of the moment."""
+    started = read()
+
+    @dg.schedule(
+        target=list(assets),
+        cron_schedule=started.cron,
+        execution_timezone=started.timezone,
+        default_status=dg.DefaultScheduleStatus[sensor_status(started).name],
+        description=(
+            "Every night goes on exploring roots that are not done, oldest first, in the budget of each Student run "
+            "(settings `automation`: roots or hours per night, pauses); of those that have arrived since, too."
+        ),
+    )
+    def nights(context: dg.ScheduleEvaluationContext) -> Sequence[dg.RunRequest] | dg.SkipReason:
+        requests = plan_night(context.scheduled_execution_time, context.instance, read())
+        return requests or dg.SkipReason("nothing to explore: every root is done, under way, paused or over the budget")
+
+    return nights
+
+
+def nights_end_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
+    """The sensor ``nights_end``. On from the start: it touches only what a night with an end has begun."""
+
+    @dg.sensor(
+        minimum_interval_seconds=automation.seconds_between_looks,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Stops what a night began when its hours are over. Trees go on where they were another time.",
+    )
+    def nights_end(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        ended = end_nights(context.instance, datetime.datetime.now(datetime.UTC))
+        return dg.SkipReason(f"stopped: {', '.join(ended)}" if ended else "no night has ended")
+
+    return nights_end
+
+
+def end_nights(instance: dg.DagsterInstance, now: datetime.datetime) -> list[str]:
+    """Stop the runs whose time is over; returns the keys of their roots."""
+    over = [run for run in unfinished_runs(instance) if _is_over(run, now)]
+    for run in over:
+        instance.run_coordinator.cancel_run(run.run_id)
+    return [run.tags[PARTITION_NAME_TAG] for run in over]
+
+
+def _is_over(run: dg.DagsterRun, now: datetime.datetime) -> bool:
+    until = run.tags.get(UNTIL)
+    being_stopped = run.status == dg.DagsterRunStatus.CANCELING
+    return until is not None and not being_stopped and datetime.datetime.fromisoformat(until) <= now

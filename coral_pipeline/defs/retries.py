@@ -1,0 +1,66 @@
+"""Which failures are tried again: those of the machinery are, those that would only be repeated are not.
+
+dagster.yaml has failed runs retried, but not those in which a step failed. A step that failed for want of a
+model endpoint, disk or sandbox marks its run, and is retried all the same; so is a run whose process was killed.
+Retries are runs of their own: with an op's ``RetryPolicy`` a terminated search would begin again at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import dagster as dg
+from dagster._core.storage.tags import RETRY_NUMBER_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
+
+from coral_pipeline.settings import AutomationSettings
+from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped
+
+FAULT = "coral_pipeline/fault"
+"""Tag of a failed run: ``INFRASTRUCTURE``, or ``INPUT`` for what a retry would not mend."""
+INFRASTRUCTURE, INPUT = "infrastructure", "input"
+
+
+_LASTING = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+}
+"""What the operating system would say the next time as well: the input is at fault, not the machine."""
+
+
+def is_infrastructure(error: BaseException) -> bool:
+    """Whether the error, or one that it was raised from, is the machinery's and may be gone the next time."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, InfrastructureFault) or (isinstance(cause, OSError) and cause.errno not in _LASTING):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def mark_run(context: dg.AssetExecutionContext, error: BaseException) -> None:
+    """Note on the run of ``context`` why it fails, so that Dagster retries it or does not."""
+    kind = INFRASTRUCTURE if is_infrastructure(error) else INPUT
+    retried = str(kind == INFRASTRUCTURE).lower()
+    context.instance.add_run_tags(context.run.run_id, {FAULT: kind, RETRY_ON_ASSET_OR_OP_FAILURE_TAG: retried})
+
+
+def pause_before_retry(
+    context: dg.AssetExecutionContext, automation: AutomationSettings, stop: threading.Event
+) -> None:
+    """Wait where this run is a retry. Raises ``Stopped`` where ``stop`` is set.
+
+    Meanwhile it keeps its place in the pool: while the machinery is broken others need not fail as fast.
+    """
+    number, pauses = int(context.run.tags.get(RETRY_NUMBER_TAG, 0)), automation.seconds_before_retry
+    if number and pauses:
+        seconds = pauses[min(number, len(pauses)) - 1]
+        context.log.info(f"retry {number}: going on in {seconds:g} s")
+        if stop.wait(seconds):
+            raise Stopped("while waiting to try again")
