@@ -54,7 +54,8 @@ def verify_replay(review: Review, folder: Path, root: Path) -> None:
             _compare_until(review, folder, tree)
             return
         _compare(review, folder, tree)
-        compare_json(review, TREE_FILE, _told(info), outcome(tree, tables.MESSAGES.read(folder).num_rows))
+        told = _told(outcome(tree, tables.MESSAGES.read(folder).num_rows))
+        compare_json(review, TREE_FILE, _told(info), told)
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -157,5 +158,5 @@ def _compare_until(review: Review, folder: Path, tree: Tree) -> None:
 
 
 def _told(info: dict[str, Any]) -> dict[str, Any]:
-    """Of ``tree.json``: what is not the Teacher's or the machine's to say."""
-    return {key: value for key, value in info.items() if key not in ("configuration", "versions", "tools")}
+    """Of ``tree.json``: what the tree alone says. A later selection may have put its root into another stage."""
+    return {key: value for key, value in info.items() if key not in ("configuration", "versions", "tools", "stage")}

@@ -11,6 +11,7 @@ from typing import Any
 from coral_pipeline import tables
 from coral_pipeline.audit.compare import compare_json, compare_tables
 from coral_pipeline.audit.findings import Review
+from coral_pipeline.audit.sources import CHECKSUMS_FOLDER, SUPERSEDED_FILE
 from coral_pipeline.settings import Direction, SelectionSettings
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.guarded import Unreadable, parse_json
@@ -98,10 +99,10 @@ def verify_copies(review: Review, folder: Path, student_run: Path) -> None:
         if (student_run / GRADER_FOLDER).is_dir() or (task / GRADER_FOLDER).is_dir():
             copied, original = task / GRADER_FOLDER, (student_run / GRADER_FOLDER).resolve()
             _same_tree(review, f"{TASK_FOLDER}/{GRADER_FOLDER}", copied, original, frozenset())
-        expected = {row["root"] for row in rows}
-        for other in sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            if other not in expected and other != TASK_FOLDER:
-                review.find(other, "should not be there: no root of the table")
+        expected = {TASK_FOLDER, CHECKSUMS_FOLDER, *(row["root"] for row in rows)}
+        for other in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+            if other.name not in expected and not (other / SUPERSEDED_FILE).exists():
+                review.find(other.name, "should not be there: no root of the table")
 
 
 def _verify_copy(review: Review, row: dict[str, Any], copied: Path, snapshot: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from coral_pipeline.cli.audit import audit
 from coral_pipeline.cli.credit import credit
 from coral_pipeline.cli.doctor import doctor
 from coral_pipeline.cli.explore import explore
@@ -36,6 +37,7 @@ def _root() -> None:
     """Turn a CORAL run of coding agents into training data."""
 
 
+app.command()(audit)
 app.command()(credit)
 app.command()(doctor)
 app.command()(explore)

@@ -1,0 +1,106 @@
+"""The chain from file to file: what provenance recorded against what lies there now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from coral_pipeline import provenance
+from coral_pipeline.audit.findings import Review
+from coral_pipeline.audit.sources import CHECKSUMS_FOLDER, SUPERSEDED_FILE, Source
+from coral_pipeline.content import folder_version, root_version
+from coral_pipeline.errors import BadInput
+from coral_pipeline.provenance import MAKE_AGAIN, PROVENANCE_FILE, Input, Provenance
+from coral_pipeline.search.explore import WORK_FOLDER
+from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.student_run.copying import TASK_FOLDER
+from coral_pipeline.student_run.layout import TASK_FILE
+from coral_pipeline.tables import TABLES
+
+
+def verify_files(review: Review, source: Source, partition: str) -> None:
+    """Every file of the partition has the bytes that were recorded, none is missing, none too many."""
+    asset = review.asset
+    with review.guarded(PROVENANCE_FILE):
+        folder = source.fetch(asset, partition)
+        made = recorded(folder)
+        if (made.asset, made.partition) != (asset, partition):
+            review.find(PROVENANCE_FILE, f"is that of {made.asset} {made.partition}")
+        review.looked_at["files"] += len(made.files)
+        review.looked_at["bytes"] += sum(file.bytes for file in made.files.values())
+        for line in provenance.changes(made, folder):
+            name, _, problem = line.partition(": ")
+            review.find(name, problem)
+        for name in sorted(set(_files_of_partition(folder, made)) - made.files.keys()):
+            review.find(name, "should not be there: no file of the partition", kind="surplus files")
+
+
+def verify_contents(review: Review, source: Source, partition: str) -> None:
+    """The tables' contents, whatever their encoding, have the version that was recorded and that others go by."""
+    with review.guarded(PROVENANCE_FILE):
+        folder = source.fetch(review.asset, partition)
+        made, version = recorded(folder), folder_version(TABLES[review.asset], folder)
+        review.looked_at["tables"] += len(TABLES[review.asset])
+        if version != made.version:
+            review.find(f"{PROVENANCE_FILE}, version", f"is {made.version}, that of the tables is {version}")
+
+
+def verify_inputs(review: Review, source: Source, partition: str) -> None:
+    """What the partition was made from is still what lies there."""
+    with review.guarded(PROVENANCE_FILE):
+        for made_from in recorded(source.fetch(review.asset, partition)).inputs:
+            where = f"made from {made_from.asset} {made_from.partition}"
+            with review.guarded(where):
+                now = _version_now(source, made_from)
+                review.looked_at["inputs"] += 1
+                if now != made_from.version:
+                    review.find(where, f"which is no longer the same: version {made_from.version} then, {now} now")
+
+
+def verify_copied_root(review: Review, source: Source, partition: str) -> None:
+    """The copied folder of a root, file by file against the checksums taken when it was copied."""
+    student_run, _, root = partition.partition("|")
+    with review.guarded(root):
+        folder, made = source.root(partition), recorded(source.fetch("selected_roots", student_run))
+        file = f"{CHECKSUMS_FOLDER}/{root}{provenance.CHECKSUMS_SUFFIX}"
+        sums = provenance.read_checksums(source.fetch("selected_roots", student_run) / file)
+        found = set(provenance.files_below(folder)) - {SUPERSEDED_FILE}
+        review.looked_at["files"] += len(sums)
+        for name in sorted(sums.keys() - found):
+            review.find(f"{root}/{name}", "is missing")
+        for name in sorted(found - sums.keys()):
+            review.find(f"{root}/{name}", "should not be there: it was not copied with the root")
+        for name in sorted(found & sums.keys()):
+            now = provenance.checksum(folder / name)
+            review.looked_at["bytes"] += now.bytes
+            if now.sha256 != sums[name]:
+                review.find(f"{root}/{name}", f"has changed (SHA-256 {now.sha256[:12]}…; recorded: {sums[name][:12]}…)")
+        version = root_version(read_root(folder))
+        if root in made.folders and made.folders[root] != version:
+            review.find(root, f"is not as it was copied: version {version} now, {made.folders[root]} then")
+
+
+def recorded(folder: Path) -> Provenance:
+    """The provenance of what lies in ``folder``. Raises ``BadInput`` where there is none, or it is damaged."""
+    made = provenance.read(folder)
+    if made is None:
+        raise BadInput(PROVENANCE_FILE, "is missing: nothing is known of how these files were made", MAKE_AGAIN)
+    return made
+
+
+def _version_now(source: Source, made_from: Input) -> str:
+    if made_from.asset == "student_run":
+        return provenance.checksum(source.student_run(made_from.partition) / TASK_FILE).sha256
+    if made_from.asset == "selected_roots" and "|" in made_from.partition:
+        return root_version(read_root(source.root(made_from.partition)))
+    return recorded(source.fetch(made_from.asset, made_from.partition)).version
+
+
+def _files_of_partition(folder: Path, made: Provenance) -> Iterator[str]:
+    """Names of the files that lie in the partition's folder, without what lies there by itself."""
+    others = {WORK_FOLDER} if made.asset == "explored_trees" else set()
+    for name in provenance.files_below(folder):
+        top = name.split("/")[0]
+        is_root = made.asset == "selected_roots" and "/" in name and top not in (CHECKSUMS_FOLDER, TASK_FOLDER)
+        if not (top in others or is_root or top.startswith(".") or name in (PROVENANCE_FILE, SUPERSEDED_FILE)):
+            yield name

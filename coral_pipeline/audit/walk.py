@@ -1,0 +1,126 @@
+"""Everything that was made from one Student run, partition by partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coral_pipeline import tables
+from coral_pipeline.audit.checks import CHECKS, Check
+from coral_pipeline.audit.findings import Review
+from coral_pipeline.audit.sources import SEPARATOR, SUPERSEDED_FILE, Source
+from coral_pipeline.errors import BadInput
+from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.provenance import PROVENANCE_FILE
+from coral_pipeline.student_run.layout import student_run_name
+from coral_pipeline.student_run.reading import read_direction
+
+PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
+PER_STUDENT_RUN = ("filtered_snapshots", "stage_labels", "selected_roots", "sft_dataset")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One check of one partition."""
+
+    check: Check
+    partition: str
+
+
+@dataclass
+class Account:
+    """What an audit looked at."""
+
+    partitions: int = 0
+    checks: int = 0
+    findings: int = 0
+    looked_at: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, review: Review) -> None:
+        """Count a review in."""
+        self.checks += 1
+        self.findings += review.total
+        self.looked_at += review.looked_at
+        self.notes += (f"{review.asset} {review.partition}: {note}" for note in review.notes)
+
+
+class Audit:
+    """The audit of what lies under ``output`` and was made from one Student run."""
+
+    def __init__(self, output: Path, student_run: Path, recompute: bool = False) -> None:
+        """Raises ``BadInput`` where ``student_run`` is none, or nothing was made from it under ``output``."""
+        read_direction(student_run)
+        self.name = student_run_name(student_run)
+        self.account = Account()
+        self._output = output
+        self._recompute = recompute
+        self._source = Source.on_disk(output, student_run)
+        self._roots = self._selected()
+        if not any(self._is_made(asset, self.name) for asset in PER_STUDENT_RUN):
+            mend = "make it with `coral-pipeline run`, or name its folder with --out"
+            raise BadInput(output, f"holds nothing that was made from the Student run {self.name}", mend)
+
+    def tasks(self) -> list[Task]:
+        """Every check of every partition there is, assets in the order in which they are made."""
+        partitions = list(self._partitions())
+        self.account.partitions = len({pair for pair in partitions if pair[0] != "root_folders"})
+        return [
+            Task(check, partition)
+            for asset, partition in partitions
+            for check in CHECKS
+            if check.asset == asset and (self._recompute or not check.recomputes)
+        ]
+
+    def run(self, task: Task) -> Review:
+        """Run one of them."""
+        review = task.check.review(self._source, task.partition)
+        self.account.add(review)
+        return review
+
+    def strays(self) -> Review:
+        """Folders of roots that are not among the selected ones, and are not marked as superseded either."""
+        review = Review("selected_roots", self.name)
+        for asset in PER_ROOT:
+            for root in self._folders(asset):
+                if root not in self._roots and not self._is_superseded(asset, root):
+                    review.find(f"{asset}/{self.name}/{root}", "should not be there: no such root was selected")
+        self.account.add(review)
+        return review
+
+    def _selected(self) -> Sequence[str]:
+        try:
+            return [row["root"] for row in tables.SELECTED_ROOTS.rows(self._source.fetch("selected_roots", self.name))]
+        except (BadInput, UnicodeDecodeError):  # its own checks say what is wrong with it
+            return []
+
+    def _partitions(self) -> Iterator[tuple[str, str]]:
+        """Asset and partition of all that is there; what is not yet made is noted."""
+        *first, dataset = PER_STUDENT_RUN
+        yield from self._made(first, self.name)
+        for root in self._roots:
+            yield "root_folders", f"{self.name}{SEPARATOR}{root}"
+        for root in sorted({*self._roots, *(root for asset in PER_ROOT for root in self._folders(asset))}):
+            yield from self._made(PER_ROOT, f"{self.name}{SEPARATOR}{root}")
+        yield from self._made([dataset], self.name)
+
+    def _made(self, assets: Sequence[str], partition: str) -> Iterator[tuple[str, str]]:
+        for asset in assets:
+            if self._is_made(asset, partition):
+                yield asset, partition
+            else:
+                self.account.notes.append(f"{asset} {partition}: not made yet")
+
+    def _is_made(self, asset: str, partition: str) -> bool:
+        """Whether anything is left of a finished partition. A tree that still grows has none of these."""
+        names = (PROVENANCE_FILE, TREE_FILE, *(table.file_name for table in tables.TABLES[asset]))
+        return any((self._source.fetch(asset, partition) / name).exists() for name in names)
+
+    def _folders(self, asset: str) -> list[str]:
+        folder = self._output / asset / self.name
+        return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+    def _is_superseded(self, asset: str, root: str) -> bool:
+        return (self._output / asset / self.name / root / SUPERSEDED_FILE).exists()

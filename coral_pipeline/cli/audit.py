@@ -1,0 +1,56 @@
+"""``coral-pipeline audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coral_pipeline.cli.run import DEFAULT_OUTPUT
+
+MEGABYTE = 1e6
+
+
+def audit(
+    student_run: Annotated[Path, typer.Argument(help="Student run: the folder that `run` was given.")],
+    out: Annotated[Path, typer.Option(help="Folder that `run` wrote into.")] = DEFAULT_OUTPUT,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Also compute stages, roots, trees, paths, credit and exports anew.")
+    ] = False,
+) -> None:
+    """Verify everything that was made from a Student run, and name each difference.
+
+    Reads STUDENT_RUN and OUT and writes nothing. Looks at every partition of every stage: the bytes of each file
+    against the checksums in its provenance.json, missing and surplus files, whether what it was made from is still
+    what lies there, the snapshots against what was read from them, the copied roots against their snapshots.
+
+    With --recompute every number too is computed anew with the settings that are stored with it: stages, choice of
+    roots, trees (the search fed with the Teacher's answers, and the method's rules asserted on the tables), ranked
+    paths, advantages, tokens, exports.
+
+    Prints one line per difference, naming file, row and column, and a summary. Exit code 0: none was found, 1: some.
+
+    Example: `coral-pipeline audit data/student_runs/tour --recompute`
+    """
+    from coral_pipeline.audit.walk import Audit
+    from coral_pipeline.cli.console import track
+
+    auditing = Audit(out, student_run, recompute)
+    for line in auditing.strays().lines():
+        typer.echo(line)
+    for task in track(auditing.tasks(), f"auditing {auditing.name}"):
+        for line in auditing.run(task).lines():
+            typer.echo(line)
+    account = auditing.account
+    for note in account.notes:
+        typer.echo(f"note: {note}", err=True)
+    looked_at = ", ".join(
+        f"{count / MEGABYTE:,.1f} MB" if what == "bytes" else f"{count:,} {what}"
+        for what, count in sorted(account.looked_at.items())
+    )
+    typer.echo(f"{auditing.name}: {account.partitions} partitions, {account.checks} checks: {looked_at}")
+    if account.findings:
+        typer.echo(f"{account.findings} differences found")
+        raise typer.Exit(1)
+    typer.echo("no difference found" + ("" if recompute else "; --recompute also computes every number anew"))
