@@ -17,6 +17,7 @@ from coral_pipeline.cli.explore import explore
 from coral_pipeline.cli.export import export
 from coral_pipeline.cli.import_run import import_run
 from coral_pipeline.cli.rank import rank
+from coral_pipeline.cli.report import report
 from coral_pipeline.cli.run import run
 from coral_pipeline.cli.select import select
 from coral_pipeline.cli.simulate import simulate
@@ -44,6 +45,7 @@ app.command()(explore)
 app.command()(export)
 app.command()(import_run)
 app.command()(rank)
+app.command()(report)
 app.command()(run)
 app.command()(select)
 app.command()(simulate)

@@ -1,0 +1,195 @@
+"""What the page tells of the whole run: how its roots fared, what was selected, what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+
+from coral_pipeline.report.page.reading import RootReading, Row, RunReading
+from coral_pipeline.settings import STAGES, orient
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What exploring cost, of one tree or of several."""
+
+    edges: int
+    turns: int
+    model_calls: int
+    tool_calls: int
+    failed_tool_calls: int
+    context_tokens: int
+    """Tokens the edges, failed ones too, added to their parents' contexts."""
+    prompt_tokens: int | None
+    """Of all model calls, each prompt counted in full; None: the model endpoint reported none."""
+    sampled_tokens: int | None
+    """Likewise None."""
+    hours: float
+    """Wall-clock hours of all turns, summed: more than the search took where edges ran side by side."""
+
+    @staticmethod
+    def total(costs: Iterable[Costs]) -> Costs:
+        """The sums; None only where none is known."""
+        costs = list(costs)
+        sums: dict[str, Any] = {}
+        for each in fields(Costs):
+            values = [value for cost in costs if (value := getattr(cost, each.name)) is not None]
+            sums[each.name] = math.fsum(values) if each.name == "hours" else sum(values)
+            if not values and each.name in ("prompt_tokens", "sampled_tokens"):
+                sums[each.name] = None
+        return Costs(**sums)
+
+
+@dataclass(frozen=True)
+class RootOverview:
+    """One root in the few numbers a person looks at first; those of its tree are None until it is done."""
+
+    reading: RootReading
+    best_score: float | None = None
+    """Best raw score in the tree, the root's included."""
+    improved: bool = False
+    valid_edges: int | None = None
+    failed_edges: int | None = None
+    good_leaves: int | None = None
+    selected: int | None = None
+    """Paths; None: not ranked yet."""
+    costs: Costs | None = None
+
+    @property
+    def label(self) -> str:
+        """A name short enough for a line: place in the run, and agent."""
+        return f"{self.reading.chosen['global_index']} · {self.reading.chosen['agent_id']}"
+
+
+def root_overview(root: RootReading) -> RootOverview:
+    """The numbers of a root."""
+    if root.state != "done":
+        return RootOverview(root)
+    direction = root.info["direction"]
+    nodes = root.nodes.to_pylist()
+    best = max((node["path_best_score"] for node in nodes), key=lambda score: orient(score, direction))
+    made = len(nodes) - 1
+    return RootOverview(
+        reading=root,
+        best_score=best,
+        improved=orient(best, direction) > orient(root.chosen["score"], direction),
+        valid_edges=made,
+        failed_edges=len(root.edges) - made,
+        good_leaves=sum(node["leaf_kind"] not in (None, "open") for node in nodes),
+        selected=None if root.ranked is None else sum(root.ranked["selected"].to_pylist()),
+        costs=_costs(root),
+    )
+
+
+def _costs(root: RootReading) -> Costs:
+    edges = root.edges.to_pylist()
+    before = {node["node_id"]: node["max_token_total"] for node in root.nodes.to_pylist()}
+    prompt, sampled = [], []
+    for message in root.messages():
+        prompt += [message["input_tokens"]] if message["input_tokens"] is not None else []
+        sampled += [message["output_tokens"]] if message["output_tokens"] is not None else []
+    return Costs(
+        edges=len(edges),
+        turns=len(root.turns),
+        model_calls=sum(edge["step_turns"] for edge in edges),
+        tool_calls=sum(edge["tool_calls"] for edge in edges),
+        failed_tool_calls=sum(edge["failed_tool_calls"] for edge in edges),
+        context_tokens=sum(max(0, edge["max_token_total"] - before[edge["parent_id"]]) for edge in edges),
+        prompt_tokens=sum(prompt) if prompt else None,
+        sampled_tokens=sum(sampled) if sampled else None,
+        hours=math.fsum(edge["seconds"] for edge in edges) / SECONDS_PER_HOUR,
+    )
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What there is to train on."""
+
+    samples: int | None
+    """SFT samples; None: no dataset yet."""
+    messages: int
+    """In them, those counted once that several samples of a root share."""
+    tokens: int | None
+    """In the token streams; None: no dataset yet."""
+    trained_tokens: int | None
+    """Of these, the ones to train on: sampled by the Teacher, each once."""
+    advantages: Row
+    """Edges by sign of their advantage: positive, negative, zero, unassigned."""
+    estimators: Sequence[str]
+
+
+def dataset(run: RunReading) -> Dataset:
+    """The dataset's numbers."""
+    credit = all_credit(run)
+    signs = Counter(map(_sign, [] if credit is None else credit["advantage"].to_pylist()))
+    samples = run.samples
+    return Dataset(
+        samples=None if samples is None else len(samples),
+        messages=sum(len(sample["message_ids"]) - sample["shared_messages"] for sample in samples or ()),
+        tokens=None if run.streams is None else run.streams.tokens,
+        trained_tokens=None if run.streams is None else run.streams.trained,
+        advantages={sign: signs[sign] for sign in ("positive", "negative", "zero", "unassigned")},
+        estimators=sorted(set([] if credit is None else credit["estimator"].to_pylist())),
+    )
+
+
+def all_credit(run: RunReading) -> pa.Table | None:
+    """``tables.CREDIT_EDGES`` of all roots together; None where none has any."""
+    parts = [root.credit for root in run.roots if root.credit is not None]
+    return pa.concat_tables(parts) if parts else None
+
+
+def _sign(advantage: float | None) -> str:
+    if advantage is None:
+        return "unassigned"
+    return "positive" if advantage > 0 else "negative" if advantage < 0 else "zero"
+
+
+def selected_paths(run: RunReading) -> list[Row]:
+    """The selected paths of all roots, in run order, best first; ``place`` is the root's place in the page."""
+    return [
+        {**row, "place": place, "root": root}
+        for place, root in enumerate(run.roots)
+        if root.ranked is not None
+        for row in sorted(root.ranked.to_pylist(), key=lambda row: (row["rank"] is None, row["rank"]))
+        if row["selected"]
+    ]
+
+
+def stage_rows(run: RunReading) -> list[Row]:
+    """Per stage: snapshots kept, how many of them may become roots, how many did, and the scores they span."""
+    labels = run.labels.to_pylist()
+    chosen = Counter(root.chosen["stage"] for root in run.roots)
+    rows = []
+    for stage in STAGES:
+        own = [row for row in labels if row["stage"] == stage]
+        scores = [row["score"] for row in own if row["score"] is not None]
+        rows.append(
+            {
+                "stage": stage,
+                "snapshots": len(own),
+                "eligible": sum(row["eligible"] for row in own),
+                "roots": chosen[stage],
+                "best": max(scores, key=lambda score: orient(score, run.direction), default=None),
+                "worst": min(scores, key=lambda score: orient(score, run.direction), default=None),
+            }
+        )
+    return rows
+
+
+def best_scores(run: RunReading, roots: Sequence[RootOverview]) -> tuple[float | None, float | None]:
+    """Best raw score of the Student, and of the Teacher's trees."""
+    student = [score for score in run.labels["score"].to_pylist() if score is not None]
+    teacher = [root.best_score for root in roots if root.best_score is not None]
+
+    def best(scores: Sequence[float]) -> float | None:
+        return max(scores, key=lambda score: orient(score, run.direction), default=None)
+
+    return best(student), best(teacher)
