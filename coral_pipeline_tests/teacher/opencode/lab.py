@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from coral_pipeline.settings import EndpointSettings, OpenCodeSettings, SandboxSettings
 from coral_pipeline.teacher.opencode.calls import read_calls
@@ -112,6 +115,12 @@ def processes_of(text: str) -> list[str]:
         if text in command:
             found.append(command)
     return found
+
+
+def require_coral(whose: str) -> None:
+    """Skip the test where it needs an installed CORAL and there is none: it is no package that can be asked for."""
+    if whose == "installed" and shutil.which("coral") is None:
+        pytest.skip("CORAL is not installed beside the project")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from coral_pipeline.teacher.opencode.programs import Programs, find_coral
 from coral_pipeline.teacher.opencode.root import SEEN, lay_out
 from coral_pipeline.teacher.opencode.sandbox import PROGRAMS, Mount, Sandbox, environment
 from coral_pipeline.teacher.processes import ProcessFamily
+from coral_pipeline_tests.teacher.opencode.lab import require_coral
 from coral_pipeline_tests.teacher.opencode.roots import make_root
 
 SETTINGS = OpenCodeSettings(grading_grace_seconds=0.5)
@@ -64,8 +64,7 @@ class Worktree:
 
 @pytest.fixture(params=["built-in", "installed"])
 def worktree(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Worktree]:
-    if request.param == "installed" and shutil.which("coral") is None:
-        pytest.skip("CORAL is not installed beside the project")
+    require_coral(request.param)
     root, task_dir = make_root(tmp_path)
     task = Task.read(task_dir)
     files, scratch = tmp_path / "fork", tmp_path / "scratch"

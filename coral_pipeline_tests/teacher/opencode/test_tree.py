@@ -15,7 +15,7 @@ import yaml
 
 from coral_pipeline import tables
 from coral_pipeline_tests.opencode import opencode_program
-from coral_pipeline_tests.teacher.opencode.lab import climbing, processes_of
+from coral_pipeline_tests.teacher.opencode.lab import climbing, processes_of, require_coral
 from coral_pipeline_tests.teacher.opencode.model_server import ModelServer
 from coral_pipeline_tests.teacher.opencode.roots import make_root
 
@@ -38,7 +38,9 @@ def gone_within(seconds: float, text: str) -> bool:
     return not processes_of(text)
 
 
-def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path) -> None:
+@pytest.mark.parametrize("coral", ["built-in", "installed"])
+def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path, coral: str) -> None:
+    require_coral(coral)
     root, _ = make_root(tmp_path)
     out, settings = tmp_path / "tree", tmp_path / "settings.yaml"
     search = {"max_depth": 2, "max_children_per_non_root_node": 1, "max_logical_edges": EDGES, "parallel_width": 3}
@@ -46,7 +48,7 @@ def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path) -
         "opencode_command": str(opencode_program()),
         "start_seconds": 300,
         "min_free_bytes": 0,
-        "coral": "built-in",
+        "coral": coral,
     }
     settings.write_text(yaml.safe_dump({"search": search, "opencode": teacher}))
     with ModelServer(climbing()) as server:
@@ -66,6 +68,8 @@ def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path) -
     # at most what was in flight was asked again
     assert asked <= (2 * EDGES + DIRECTIONS) * REQUESTS_OF_A_TURN and asked - before < 2 * EDGES * REQUESTS_OF_A_TURN
     check_tables(out)
+    ran = json.loads((out / "tree.json").read_text())["configuration"]["teacher"]["coral"]
+    assert (ran == "built-in") == (coral == "built-in")
     assert processes_of(str(tmp_path / "tree")) == []
     assert not list((out / "work" / "teacher" / "forks").iterdir())
     assert str(out) not in Path("/proc/self/mountinfo").read_text()
