@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,13 @@ import dagster as dg
 
 from coral_pipeline.defs.arrivals import arrivals_sensor
 from coral_pipeline.defs.automation import automation_sensor, conditions
+from coral_pipeline.defs.checks import asset_checks
+from coral_pipeline.defs.column_lineage import column_lineage, column_schema, described_with_tables
 from coral_pipeline.defs.dataset import sft_dataset
 from coral_pipeline.defs.exploring import nights_end_sensor, nights_schedule
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import parquet_tables
 from coral_pipeline.defs.logs import file_logger
-from coral_pipeline.defs.metadata import column_schemas
 from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.defs.root import advantage_batches, explored_trees, finished_roots, ranked_paths
 from coral_pipeline.defs.settings import settings_resource
@@ -28,7 +29,9 @@ OUTPUT, STUDENT_RUNS, SETTINGS = "CORAL_PIPELINE_OUTPUT", "CORAL_PIPELINE_STUDEN
 """Environment variables of a deployment: two folders and a YAML file."""
 SETTINGS_FILE = "settings.yaml"
 """Under the output folder: the settings where ``CORAL_PIPELINE_SETTINGS`` names no file."""
-OWNER = "team:coral-pipeline"
+OWNERS = "CORAL_PIPELINE_OWNERS"
+"""Environment variable: who answers for the assets, as email addresses or ``team:NAME``, with commas between."""
+DEFAULT_OWNERS = ("team:coral-pipeline",)
 
 ASSETS = (
     filtered_snapshots,
@@ -48,7 +51,8 @@ def definitions_from(environment: Mapping[str, str]) -> dg.Definitions:
     def automation() -> AutomationSettings:
         return settings_of(environment).automation
 
-    return build_definitions(output, student_runs, settings_of(environment), automation)
+    owners = tuple(filter(None, map(str.strip, environment.get(OWNERS, "").split(",")))) or DEFAULT_OWNERS
+    return build_definitions(output, student_runs, settings_of(environment), automation, owners)
 
 
 def places(environment: Mapping[str, str]) -> tuple[Path, Path]:
@@ -67,11 +71,13 @@ def build_definitions(
     student_runs: Path,
     settings: PipelineSettings,
     automation: Callable[[], AutomationSettings] | None = None,
+    owners: Sequence[str] = DEFAULT_OWNERS,
     **overrides: Any,
 ) -> dg.Definitions:
     """The definitions, every process of which reads and writes in these folders; ``overrides`` replace resources.
 
     ``automation`` gives those settings anew whenever a sensor or schedule ticks; without it they stay as they are.
+    ``owners``: email addresses and ``team:NAME``.
     """
     read_automation = automation or (lambda: settings.automation)
     folders = Folders(output=str(output.absolute()), student_runs=str(student_runs.absolute()))
@@ -88,12 +94,22 @@ def build_definitions(
         asset = spec.key.to_user_string()
         return spec.replace_attributes(
             code_version=code_version(asset, settings),
-            owners=[OWNER],
+            owners=owners,
             automation_condition=carried_on.get(asset),
-        ).merge_attributes(metadata=column_schemas(asset))
+            description=described_with_tables(spec),
+        ).merge_attributes(
+            metadata={
+                "dagster/column_schema": column_schema(asset),
+                "dagster/column_lineage": column_lineage(asset),
+            }
+        )
 
     return dg.Definitions(
-        assets=[*dg.map_asset_specs(described, ASSETS), root_folders, finished_roots],
+        assets=[
+            *dg.map_asset_specs(described, ASSETS),
+            *(spec.replace_attributes(owners=owners) for spec in (root_folders, finished_roots)),
+        ],
+        asset_checks=asset_checks(),
         resources=resources | overrides,
         loggers={"console": dg.colored_console_logger, "file": file_logger},
         executor=dg.in_process_executor,

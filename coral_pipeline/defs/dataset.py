@@ -1,11 +1,9 @@
 """The asset per Student run that gathers what its roots have given."""
 
-import dataclasses
-
 import dagster as dg
 
 from coral_pipeline import tables
-from coral_pipeline.defs import metadata, versions
+from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import Tables
@@ -13,7 +11,7 @@ from coral_pipeline.defs.lineage import Lineage
 from coral_pipeline.defs.partitions import STUDENT_RUNS, RootKey
 from coral_pipeline.defs.root import finished_roots
 from coral_pipeline.export.dataset import write_dataset
-from coral_pipeline.report.coverage import stage_coverage, stage_coverage_svg
+from coral_pipeline.report.coverage import stage_coverage
 from coral_pipeline.settings import PipelineSettings
 
 DATASET = "sft_dataset"
@@ -42,21 +40,13 @@ def sft_dataset(
         summary = write_dataset(sources.values(), aside)
     out = folders.fetch(DATASET, run)
     ranked = {root: tables.RANKED_PATHS.read(source.ranked) for root, source in sources.items()}
-    coverage = stage_coverage(roots, ranked)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versions.folder_version(tables.TABLES[DATASET], out)),
-        metadata={
-            "coverage by stage": metadata.picture("coverage by stage", stage_coverage_svg(coverage)),
-            "roots done": len(done),
-            "roots missing": missing,
-            "selected paths": summary.paths,
-            "SFT samples": summary.samples,
-            "without transcript": summary.without_transcript,
-            "tokens": summary.tokens,
-            "trained tokens": summary.trained_tokens,
-            "coverage in numbers": metadata.table_of(map(dataclasses.asdict, coverage)),
-            "files": sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
-            "folder": dg.MetadataValue.path(str(out)),
-            "dagster/row_count": summary.samples,
-        },
+        metadata=pages.dataset_page(
+            summary,
+            stage_coverage(roots, ranked),
+            missing,
+            sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
+            out,
+        ),
     )

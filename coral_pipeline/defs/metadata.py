@@ -1,4 +1,4 @@
-"""What people look at in the Dagster UI: pictures, previews, column schemas, in the forms that it paints."""
+"""Values of metadata in the forms that the Dagster UI paints: pictures, tables, numbers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from coral_pipeline.tables import TABLES, Table
+from coral_pipeline.report import sketch
 
 PREVIEW_ROWS = 12
 SIGNIFICANT_DIGITS = 6
-"""Floats in previews; the UI does not round them itself."""
+"""Of floats."""
 
 
 def picture(title: str, svg: str) -> dg.MarkdownMetadataValue:
-    """An SVG as a Markdown image; raw ``<svg>`` and ``<img>`` are not painted."""
+    """An SVG as a Markdown image, behind a click; raw ``<svg>`` and ``<img>`` are not painted."""
     return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})")
+
+
+def at_a_glance(svg: str) -> dg.MarkdownMetadataValue:
+    """A picture of ``report.sketch``, which the UI paints in the page; any other is shown in a window of its own."""
+    return dg.MetadataValue.md(sketch.as_markdown(svg))
+
+
+def number(value: float) -> float:
+    """The value in as many digits as people read; the UI does not round."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
 def preview(table: pa.Table, columns: Sequence[str] | None = None, rows: int = PREVIEW_ROWS) -> dg.TableMetadataValue:
@@ -44,27 +54,11 @@ def count_table(what: str, counted: Mapping[str, int]) -> dg.TableMetadataValue:
     return preview(pa.Table.from_pylist([{what: name, "count": count} for name, count in counted.items()], schema))
 
 
-def column_schemas(asset: str) -> dict[str, dg.TableColumnSchemaMetadataValue | dg.TableSchema]:
-    """Definition metadata: the columns of an asset's tables, the first one's where the UI looks for them."""
-    first, *others = TABLES[asset]
-    schemas = {f"columns of {table.name}": dg.MetadataValue.table_schema(_schema(table)) for table in others}
-    return {"dagster/column_schema": _schema(first), **schemas}
-
-
-def _schema(table: Table) -> dg.TableSchema:
-    return dg.TableSchema(
-        [
-            dg.TableColumn(c.name, str(c.type), c.description, dg.TableColumnConstraints(nullable=c.nullable))
-            for c in table.columns
-        ]
-    )
-
-
 def _cell(value: Any) -> str | int | float | bool:
     if value is None:
         return ""
     if isinstance(value, float):
-        return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+        return number(value)
     if isinstance(value, (str, int)):
         return value
     return json.dumps(value)

@@ -1,7 +1,5 @@
 """Assets per root: its tree, the ranked paths, advantages and what trainers load."""
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 
 import dagster as dg
@@ -9,7 +7,7 @@ import dagster as dg
 from coral_pipeline import tables
 from coral_pipeline.credit import estimator_named, prepare, value_model_named
 from coral_pipeline.credit.tokens import write_tokens
-from coral_pipeline.defs import metadata, versions
+from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.growing import Plot, Versions
@@ -23,9 +21,6 @@ from coral_pipeline.defs.student_run import root_folders
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.export.dataset import write_dataset
 from coral_pipeline.paths.rank import rank_paths
-from coral_pipeline.report.advantages import advantage_histogram_svg
-from coral_pipeline.report.paths import path_scores_svg
-from coral_pipeline.report.tree_picture import score_by_depth_svg, tree_svg
 from coral_pipeline.search.output import FILES
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
@@ -33,20 +28,6 @@ from coral_pipeline.teacher.protocol import Stopped
 
 GROUP = "roots"
 ADVANTAGES = "advantage_batches"
-PATH_COLUMNS = (
-    "rank",
-    "leaf_id",
-    "selected",
-    "PathScore",
-    "max_score",
-    "max_score_rank",
-    "avg_score",
-    "avg_score_rank",
-    "avg_cleanliness",
-    "avg_knowledge",
-    "excluded_reason",
-)
-"""Of the paths shown in the UI."""
 
 
 @dg.asset(partitions_def=ROOTS, deps=[root_folders], group_name=GROUP, pool=TREES, kinds={"python", "parquet"})
@@ -81,23 +62,7 @@ def explored_trees(
     return dg.MaterializeResult(
         data_version=dg.DataVersion(lineage.content("explored_trees", key)),
         tags=tags,
-        metadata={
-            "tree": metadata.picture("tree", tree_svg(nodes, edges, summary.direction)),
-            "score by depth": metadata.picture("score by depth", score_by_depth_svg(nodes, summary.direction)),
-            "stop reason": summary.stop_reason,
-            "best score": summary.best_score,
-            "root score": summary.root.score,
-            "edges": summary.valid_edges,
-            "failed edges": summary.failed_edges,
-            "improved edges": summary.improved_edges,
-            "good leaves": summary.good_leaves,
-            "rounds": summary.rounds,
-            "tokens": summary.tokens,
-            "seconds of turns": round(summary.seconds, 1),
-            "tree.json": dg.MetadataValue.json(json.loads((plot.out / TREE_FILE).read_text())),
-            "folder": dg.MetadataValue.path(str(plot.out)),
-            "dagster/row_count": nodes.num_rows,
-        },
+        metadata=pages.tree_page(summary, nodes, edges, plot.out),
     )
 
 
@@ -111,23 +76,17 @@ def ranked_paths(
     tags = Lineage(folders, settings).tags("ranked_paths", key)
     tree = folders.fetch("explored_trees", str(key))
     ranked = rank_paths(tree, settings.paths)
-    rows = ranked.to_pylist()
-    selected = {row["rank"]: row["node_ids"] for row in rows if row["selected"]}
-    picture = tree_svg(
-        tables.NODES.read(tree), tables.EDGES.read(tree), read_root(folders.root(key)).direction, selected
-    )
     return dg.MaterializeResult(
         value={"ranked_paths": ranked},
         data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
         tags=tags,
-        metadata={
-            "PathScore": metadata.picture("PathScore", path_scores_svg(ranked, settings.paths)),
-            "tree with the selected paths": metadata.picture("tree with the selected paths", picture),
-            "selected": len(selected),
-            "candidates": sum(row["candidate"] for row in rows),
-            "excluded": metadata.count_table("reason", Counter(filter(None, ranked["excluded_reason"].to_pylist()))),
-            "paths": metadata.preview(ranked, PATH_COLUMNS, rows=len(rows)),
-        },
+        metadata=pages.paths_page(
+            ranked,
+            settings.paths,
+            tables.NODES.read(tree),
+            tables.EDGES.read(tree),
+            read_root(folders.root(key)).direction,
+        ),
     )
 
 
@@ -149,25 +108,12 @@ def advantage_batches(
         batch.write(out)
         tokens = write_tokens(sources.tree, batch.advantage_by_edge(), out, credit.tokenizer)
         dataset = write_dataset([sources], out, formats=["sft"])
-    version, edges, described = lineage.content(ADVANTAGES, key), batch.edge_table(), batch.describe()
+    version = lineage.content(ADVANTAGES, key)
     _report_finished(context, key, {versions.DATA_VERSION_TAG: version, **tags})
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version),
         tags=tags,
-        metadata={
-            "advantages": metadata.picture("advantages", advantage_histogram_svg(edges)),
-            "estimator": batch.estimator,
-            "edges": len(edges),
-            "unassigned": described["unassigned"],
-            "tokens": tokens.tokens,
-            "sampled tokens": tokens.sampled_tokens,
-            "messages": tokens.messages,
-            "SFT samples": dataset.samples,
-            "description": dg.MetadataValue.json(described),
-            "preview": metadata.preview(edges.drop_columns(["diagnostics"])),
-            "folder": dg.MetadataValue.path(str(folders.asset(ADVANTAGES, str(key)))),
-            "dagster/row_count": len(edges),
-        },
+        metadata=pages.advantages_page(batch, tokens, dataset.samples, folders.asset(ADVANTAGES, str(key))),
     )
 
 

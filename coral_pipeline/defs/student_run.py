@@ -1,21 +1,17 @@
 """Assets per Student run: kept snapshots, stages, roots."""
 
-import dataclasses
-from collections import Counter
 from collections.abc import Sequence
 
 import dagster as dg
 
 from coral_pipeline import provenance
-from coral_pipeline.defs import versions
+from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import CHECKSUMS, Tables
-from coral_pipeline.defs.metadata import count_table, picture, preview, table_of
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
 from coral_pipeline.defs.superseding import replace_roots
-from coral_pipeline.report.score_curve import score_curve_svg
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.student_run.copying import TASK_FOLDER, copy_roots
@@ -24,8 +20,6 @@ from coral_pipeline.student_run.roots import account, select_roots, shortages
 from coral_pipeline.student_run.stages import label_stages
 
 GROUP = "student_run"
-ROOT_COLUMNS = ("root", "score", "stage", "selection_reason", "global_index", "agent_id")
-"""Of the roots shown in the UI."""
 
 
 @dg.asset(partitions_def=STUDENT_RUNS, group_name=GROUP, kinds={"python", "parquet"})
@@ -37,20 +31,10 @@ def filtered_snapshots(context: dg.AssetExecutionContext, folders: Folders) -> d
     for warning in run.warnings:
         context.log.warning(warning)
     tables = {"filtered_snapshots": run.filtered, "rejected_snapshots": run.rejected}
-    eligible = sum(run.filtered["eligible"].to_pylist())
     return dg.MaterializeResult(
         value=tables,
         data_version=dg.DataVersion(versions.tables_version(tables)),
-        metadata={
-            "kept": run.filtered.num_rows,
-            "eligible": eligible,
-            "rejected": run.rejected.num_rows,
-            "rejected by reason": count_table("reason", run.rejected_by_reason()),
-            "direction": run.direction,
-            "warnings": list(run.warnings),
-            "preview": preview(run.filtered.drop_columns(["feedback"])),
-            "preview of rejected": preview(run.rejected),
-        },
+        metadata=pages.snapshots_page(run),
     )
 
 
@@ -70,12 +54,7 @@ def stage_labels(
     return dg.MaterializeResult(
         value=tables,
         data_version=dg.DataVersion(versions.tables_version(tables)),
-        metadata={
-            "score curve": picture("score curve", score_curve_svg(labels, None, direction)),
-            "snapshots by stage": count_table("stage", Counter(labels["stage"].to_pylist())),
-            "staged by": labels["staged_by"][0].as_py(),
-            "preview": preview(labels),
-        },
+        metadata=pages.stages_page(labels, direction),
     )
 
 
@@ -104,21 +83,16 @@ def selected_roots(
         context.log.warning(f"no longer chosen, kept as superseded: {', '.join(other.root for other in dropped)}")
     root_versions = _report(context, folders, keys)
     accounts = account(labels, roots, settings.selection)
-    for sentence in shortages(accounts, settings.selection):
+    short = shortages(accounts, settings.selection)
+    for sentence in short:
         context.log.warning(sentence)
     tables = {"selected_roots": roots}
     return dg.MaterializeResult(
         value=tables,
         data_version=dg.DataVersion(versions.combined(versions.tables_version(tables), *root_versions)),
-        metadata={
-            "score curve with roots": picture(
-                "score curve with roots", score_curve_svg(labels, roots, read_direction(student_run))
-            ),
-            "roots": roots.num_rows,
-            "superseded": [other.root for other in dropped],
-            "roots by stage": table_of(map(dataclasses.asdict, accounts)),
-            "preview": preview(roots, ROOT_COLUMNS, rows=roots.num_rows),
-        },
+        metadata=pages.roots_page(
+            labels, roots, accounts, short, [other.root for other in dropped], read_direction(student_run)
+        ),
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from coral_pipeline.defs.build import build_definitions
+from coral_pipeline.defs.build import build_definitions, definitions_from
+from coral_pipeline.defs.column_lineage import shown_name
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.tables import TABLES
 from coral_pipeline_tests.defs.world import settings
@@ -48,12 +49,24 @@ def test_every_asset_is_described_down_to_its_columns(asset: str) -> None:
     spec = specs()[asset]
     assert spec.description and spec.group_name != "default" and spec.owners and "parquet" in spec.kinds
     assert isinstance(spec.partitions_def, dg.DynamicPartitionsDefinition)
-    first, *others = TABLES[asset]
-    schemas: dict[str, Any] = {first.name: spec.metadata["dagster/column_schema"]}
-    schemas |= {table.name: spec.metadata[f"columns of {table.name}"] for table in others}
-    for table in TABLES[asset]:
-        schema = getattr(schemas[table.name], "schema", schemas[table.name])
-        assert [(c.name, c.description) for c in schema.columns] == [(c.name, c.description) for c in table.columns]
+    columns = {column.name: column for column in spec.metadata["dagster/column_schema"].columns}
+    shown = {shown_name(asset, table.name, c.name): c for table in TABLES[asset] for c in table.columns}
+    assert list(columns) == list(shown)
+    for name, column in shown.items():
+        told = (columns[name].description or "").replace("\\", "")
+        assert told.startswith(column.description)
+        assert columns[name].constraints.nullable == column.nullable
+    assert all(f"`{table.file_name}`" in (spec.description or "") for table in TABLES[asset])
+
+
+def test_a_deployment_names_its_owners() -> None:
+    def owners(**environment: str) -> set[str]:
+        definitions = definitions_from(environment)
+        return {owner for spec in definitions.resolve_all_asset_specs() for owner in spec.owners}
+
+    assert owners() == {"team:coral-pipeline"}
+    named = "team:post-training, ada@example.org"
+    assert owners(CORAL_PIPELINE_OWNERS=named) == {"team:post-training", "ada@example.org"}
 
 
 def test_few_trees_grow_at_once_and_only_trees_wait_for_each_other() -> None:
