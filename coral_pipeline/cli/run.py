@@ -84,6 +84,9 @@ def run(
             typer.echo("stopped; the same command goes on where it was", err=True)
             raise typer.Exit(stop.exit_code) from None
     print_summary(whole.folders, whole.key, outcomes)
+    warnings = [f"{outcome.key.root}: {line}" for outcome in outcomes for line in outcome.warnings]
+    for line in (*whole.warnings, *warnings):
+        typer.echo(f"note: {line}", err=True)
     failures = [f"{outcome.key.root}: {outcome.failure}" for outcome in outcomes if outcome.failure]
     failures += [f"dataset: {failure}"] if failure else []
     for line in failures:

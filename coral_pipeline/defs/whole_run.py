@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 
 from coral_pipeline.defs.build import build_definitions
+from coral_pipeline.defs.checks import failed_checks
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.instance import IN_PROCESS_RUN
 from coral_pipeline.defs.lineage import Lineage
@@ -43,6 +44,18 @@ class RootOutcome:
     """Nothing was run: all of it is what would be made now."""
     failure: str | None = None
     """Why it failed, in one line."""
+    warnings: tuple[str, ...] = ()
+    """Checks that failed and need not stop anything, one line each."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run of some assets ended."""
+
+    failure: str | None
+    """Why it failed, in one line; None where it did not."""
+    warnings: tuple[str, ...]
+    """As in ``RootOutcome``."""
 
 
 class WholeRun:
@@ -63,6 +76,8 @@ class WholeRun:
         self._settings, self._instance, self._control = settings, instance, control
         definitions = build_definitions(output, student_run.resolve().parent, settings, control=control)
         self._job = definitions.resolve_implicit_global_asset_job_def()
+        self.warnings: list[str] = []
+        """Of the Student run's own assets: as in ``RootOutcome``."""
         self.log = Path(instance.root_directory, "coral_pipeline_run.log")
         instance.add_dynamic_partitions(STUDENT_RUNS_NAME, [self.key])
 
@@ -97,7 +112,9 @@ class WholeRun:
     def _aside(self, assets: Sequence[str]) -> str | None:
         """``_materialize`` for the Student run, in a thread: in the main one Dagster takes the signals for itself."""
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(self._materialize, assets, self.key).result()
+            ended = pool.submit(self._materialize, assets, self.key).result()
+        self.warnings += ended.warnings
+        return ended.failure
 
     def _root(self, key: RootKey) -> RootOutcome:
         if self._control.stop.is_set():
@@ -108,10 +125,11 @@ class WholeRun:
             return RootOutcome(key, failure=str(error))
         if not stale:
             return RootOutcome(key, was_current=True)
-        return RootOutcome(key, failure=self._materialize(stale, str(key)))
+        ended = self._materialize(stale, str(key))
+        return RootOutcome(key, failure=ended.failure, warnings=ended.warnings)
 
-    def _materialize(self, assets: Sequence[str], partition: str) -> str | None:
-        """Run the assets; why they failed, in one line, or None."""
+    def _materialize(self, assets: Sequence[str], partition: str) -> Ended:
+        """Run the assets and their checks."""
         run_id = str(uuid.uuid4())
         result = self._job.execute_in_process(
             run_id=run_id,
@@ -122,14 +140,17 @@ class WholeRun:
             asset_selection=[dg.AssetKey(asset) for asset in assets],
             tags={IN_PROCESS_RUN: run_id},
         )
+        warnings = tuple(failed_checks(result, blocking=False))
         if result.success:
-            return None
+            return Ended(None, warnings)
         if self._control.stop.is_set():
             raise Interrupted
-        return self._why(result)
+        return Ended(self._why(result), warnings)
 
     def _why(self, result: dg.ExecuteInProcessResult) -> str:
         """The first failure of a run: an expected one is its own line, any other names the log."""
+        for line in failed_checks(result, blocking=True):
+            return line
         for event in result.all_events:
             if event.is_step_failure:
                 failure = event.step_failure_data

@@ -1,0 +1,92 @@
+"""The checks of ``coral_pipeline.audit`` as Dagster asset checks: a step per asset, each check selectable by itself."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import dagster as dg
+
+from coral_pipeline.audit.checks import CHECKS, Check
+from coral_pipeline.audit.findings import Review
+from coral_pipeline.audit.sources import Source
+from coral_pipeline.defs.folders import PER_ROOT, Folders
+from coral_pipeline.defs.metadata import table_of
+from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
+
+OF_ROOTS = ("root_folders", *PER_ROOT)
+"""Assets whose partitions are roots."""
+SHOWN_FINDINGS = 20
+"""Findings in a check's metadata; `coral-pipeline audit` lists them all."""
+
+
+def asset_checks() -> list[dg.AssetChecksDefinition]:
+    """The checks of every asset, partitioned as it is."""
+    by_asset: dict[str, list[Check]] = {}
+    for check in CHECKS:
+        if not check.audit_only:
+            by_asset.setdefault(check.asset, []).append(check)
+    with warnings.catch_warnings():
+        # Without partitions of their own, checks would not tell of which partition they speak.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return [_checks_of(asset, checks) for asset, checks in by_asset.items()]
+
+
+def _checks_of(asset: str, checks: Sequence[Check]) -> dg.AssetChecksDefinition:
+    specs = [
+        dg.AssetCheckSpec(
+            check.name,
+            asset=asset,
+            description=check.description,
+            blocking=check.blocking,
+            partitions_def=ROOTS if asset in OF_ROOTS else STUDENT_RUNS,
+        )
+        for check in checks
+    ]
+
+    @dg.multi_asset_check(name=f"{asset}_checks", specs=specs, can_subset=True, description=f"Verifies {asset}")
+    def verify(context: dg.AssetCheckExecutionContext, folders: Folders) -> Iterator[dg.AssetCheckResult]:
+        source = Source(folders.fetch, folders.student_run)
+        wanted = {key.name for key in context.selected_asset_check_keys}
+        for check in checks:
+            if check.name in wanted:
+                yield _result(check, check.review(source, context.partition_key))
+
+    return verify
+
+
+def _result(check: Check, review: Review) -> dg.AssetCheckResult:
+    numbers: dict[str, Any] = {"findings": review.total, **review.looked_at}
+    if review.largest_difference:
+        numbers["largest difference"] = review.largest_difference
+    if review.notes:
+        numbers["notes"] = review.notes
+    if review.findings:
+        rows = ({"where": found.where, "problem": found.problem} for found in islice(review.findings, SHOWN_FINDINGS))
+        numbers["first findings"] = table_of(rows)
+    return dg.AssetCheckResult(
+        asset_key=check.asset,
+        check_name=check.name,
+        passed=not review.total,
+        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+        description=_summary(review),
+        metadata=numbers,
+    )
+
+
+def _summary(review: Review) -> str | None:
+    """The first finding, and how many there are."""
+    if not review.total:
+        return None
+    first = review.findings[0]
+    others = f" (and {review.total - 1} more)" if review.total > 1 else ""
+    return f"{first.where}: {first.problem}{others}"
+
+
+def failed_checks(result: dg.ExecuteInProcessResult, blocking: bool) -> list[str]:
+    """One line per check of a run that failed, ``blocking`` ones or those that only warn."""
+    return [
+        f"check {evaluation.check_name} of {evaluation.asset_key.to_user_string()} failed: {evaluation.description}"
+        for evaluation in result.get_asset_check_evaluations()
+        if not evaluation.passed and (evaluation.severity == dg.AssetCheckSeverity.ERROR) == blocking
+    ]
