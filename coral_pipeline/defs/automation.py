@@ -7,22 +7,25 @@ code or settings sets off hours of models at work.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
+from coral_pipeline.defs.dataset import DATASET
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.partitions import SEPARATOR
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import partitions_under_way
+from coral_pipeline.defs.versions import DATA_VERSION_TAG
 from coral_pipeline.settings import AutomationSettings
 
-DATASET = "sft_dataset"
+FINISHED = dg.AssetKey("finished_roots")
 
 _Condition = dg.AutomationCondition[Any]
 
 
-class RootsAtRest(dg.AutomationCondition[dg.AssetKey]):
+class RootsAtRest(_Condition):
     """Student runs of which no root waits or is being worked on: thirty trees that end one by one make one dataset."""
 
     @property
@@ -30,13 +33,51 @@ class RootsAtRest(dg.AutomationCondition[dg.AssetKey]):
         """As the UI shows it."""
         return "roots_at_rest"
 
-    def evaluate(self, context: dg.AutomationContext[dg.AssetKey]) -> dg.AutomationResult[dg.AssetKey]:
+    def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:
         """The partitions of ``context``, Student runs, for which it holds."""
         under_way = partitions_under_way(context.asset_graph_view.instance)
         busy = {key.partition(SEPARATOR)[0] for key in under_way if SEPARATOR in key}
-        candidates = context.candidate_subset.expensively_compute_partition_keys()
-        at_rest = context.candidate_subset.compute_intersection_with_partition_keys(candidates - busy)
-        return dg.AutomationResult(context, true_subset=at_rest)
+        return _where(context, lambda key: key not in busy)
+
+
+class FinishedRootsChanged(_Condition):
+    """Student runs with another set of finished roots than when the asset was last asked for, or its first ones.
+
+    Dagster's own conditions do not see what `finished_roots` reports: observations of an asset that nothing here
+    materializes.
+    """
+
+    @property
+    def name(self) -> str:
+        """As the UI shows it."""
+        return "finished_roots_changed"
+
+    def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:
+        """The partitions of ``context``, Student runs, for which it holds."""
+        storage = context.asset_graph_view.instance.event_log_storage
+        asked: dict[str, int] = {}
+        for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
+            for key, event in storage.get_latest_storage_id_by_partition(context.key, kind).items():
+                asked[key] = max(event, asked.get(key, 0))
+
+        def versions(**bounds: Any) -> Mapping[str, Mapping[str, str]]:
+            observed = dg.DagsterEventType.ASSET_OBSERVATION
+            return storage.get_latest_tags_by_partition(FINISHED, observed, [DATA_VERSION_TAG], **bounds)
+
+        now = versions()
+
+        def has_changed(key: str) -> bool:
+            then = versions(asset_partitions=[key], before_cursor=asked[key]) if key in asked else {}
+            return key in now and now[key] != then.get(key)
+
+        return _where(context, has_changed)
+
+
+def _where(context: dg.AutomationContext[Any], holds: Callable[[str], bool]) -> dg.AutomationResult[Any]:
+    """Those of the candidates of ``context`` for which it holds."""
+    candidates = context.candidate_subset
+    keys = {key for key in candidates.expensively_compute_partition_keys() if holds(key)}
+    return dg.AutomationResult(context, true_subset=candidates.compute_intersection_with_partition_keys(keys))
 
 
 def conditions(automation: AutomationSettings) -> dict[str, _Condition]:
@@ -48,17 +89,19 @@ def conditions(automation: AutomationSettings) -> dict[str, _Condition]:
     condition = dg.AutomationCondition
     changed = condition.any_deps_match(condition.data_version_changed()).with_label("an input has changed")
     lacking = condition.missing() & ~condition.execution_failed()
+    missing = condition.any_deps_missing().ignore(dg.AssetSelection.assets(FINISHED))
     # Not `all_deps_blocking_checks_passed`: of inputs made in the same run no check has passed yet.
     refused = condition.any_deps_match(condition.any_checks_match(condition.check_failed(), blocking_only=True))
     possible = (
-        ~condition.any_deps_missing()
+        ~missing
         & ~condition.any_deps_in_progress()
         & ~condition.in_progress()
         & ~refused.with_label("a blocking check of an input failed")
     )
     carried_on = (changed.since_last_handled() | lacking) & possible
     in_time = RootsAtRest() | condition.cron_tick_passed(automation.dataset_cron, automation.timezone)
-    return {**dict.fromkeys(PER_ROOT[1:], carried_on), DATASET: carried_on & in_time}
+    outdated = FinishedRootsChanged() | (changed.since_last_handled() & ~condition.missing())
+    return {**dict.fromkeys(PER_ROOT[1:], carried_on), DATASET: outdated & possible & in_time}
 
 
 def automation_sensor(automation: AutomationSettings) -> dg.AutomationConditionSensorDefinition:

@@ -17,7 +17,7 @@ import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from coral_pipeline.defs.folders import PER_ROOT
-from coral_pipeline.defs.lineage import INPUTS
+from coral_pipeline.defs.lineage import INPUTS, latest_tags
 from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
@@ -25,6 +25,7 @@ from coral_pipeline.defs.versions import DATA_VERSION_TAG
 from coral_pipeline.settings import AutomationSettings, StudentRunBudget
 from coral_pipeline.student_run.layout import parse_snapshot_name
 
+TREES = PER_ROOT[0]
 STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
 """Tags of a night's runs: whose root it is, when the night began, and when the run is stopped (both ISO 8601)."""
 
@@ -58,14 +59,13 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
     roots = storage.get_latest_tags_by_partition(
         dg.AssetKey("root_folders"), dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION_TAG], names
     )
-    trees = storage.get_latest_tags_by_partition(
-        dg.AssetKey(PER_ROOT[0]), dg.DagsterEventType.ASSET_MATERIALIZATION, [INPUTS], names
-    )
+    grown = instance.get_materialized_partitions(dg.AssetKey(TREES))
 
-    def is_done(key: str) -> bool:
-        return key in trees and trees[key].get(INPUTS) == roots.get(key, {}).get(DATA_VERSION_TAG)
+    def is_done(key: RootKey) -> bool:
+        root = roots.get(str(key), {}).get(DATA_VERSION_TAG)
+        return str(key) in grown and latest_tags(TREES, key, instance).get(INPUTS) == root
 
-    missing = [key for key in keys if not is_done(str(key))]
+    missing = [key for key in keys if not is_done(key)]
     latest = latest_runs(instance, map(str, missing))
 
     def turn(key: RootKey) -> tuple[bool, int, str]:

@@ -1,0 +1,128 @@
+"""What a night begins, and what it ends."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+import pytest
+
+from coral_pipeline.defs.exploring import NIGHT, STUDENT_RUN, UNTIL, end_nights, plan_night, unexplored
+from coral_pipeline.settings import AutomationSettings, StudentRunBudget
+
+TONIGHT = datetime.datetime(2026, 3, 1, 20, tzinfo=datetime.UTC)
+VERSION, INPUTS = "dagster/data_version", "coral_pipeline/inputs"
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def exploring() -> None:
+    nothing()
+
+
+class Roots:
+    """Roots in a Dagster instance, as `selected_roots` and `explored_trees` report them."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+
+    def chosen(self, student_run: str, *numbers: int, version: str = "1") -> list[str]:
+        keys = [f"{student_run}|eval-{number:06d}-agent-1-0123456789ab" for number in numbers]
+        self.instance.add_dynamic_partitions("student_runs", [student_run])
+        self.instance.add_dynamic_partitions("roots", keys)
+        for key in keys:
+            observed = dg.AssetObservation("root_folders", partition=key, tags={VERSION: version})
+            self.instance.report_runless_asset_event(observed)
+        return keys
+
+    def explored(self, key: str, of: str = "1") -> None:
+        tree = dg.AssetMaterialization("explored_trees", partition=key, tags={VERSION: "tree", INPUTS: of})
+        self.instance.report_runless_asset_event(tree)
+
+    def run(self, key: str, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
+        return self.instance.create_run_for_job(exploring, status=status, tags={"dagster/partition": key, **tags})
+
+    def launch(self, requests: Sequence[dg.RunRequest]) -> list[dg.DagsterRun]:
+        return [self.run(str(r.partition_key), dg.DagsterRunStatus.STARTED, **r.tags) for r in requests]
+
+
+@pytest.fixture
+def roots() -> Iterator[Roots]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Roots(instance)
+
+
+def plan(roots: Roots, night: datetime.datetime = TONIGHT, **settings: object) -> list[str]:
+    automation = AutomationSettings.model_validate(settings)
+    return [str(request.partition_key) for request in plan_night(night, roots.instance, automation)]
+
+
+def test_the_oldest_roots_that_are_not_done_come_first_in_the_budget(roots: Roots) -> None:
+    keys = roots.chosen("a", 30, 4, 17, 25)
+    roots.explored(keys[1])
+    assert plan(roots, roots_per_night=2) == [keys[2], keys[3]]
+    assert plan(roots, roots_per_night=None) == [keys[2], keys[3], keys[0]]
+
+
+def test_student_runs_take_turns_each_with_its_own_budget(roots: Roots) -> None:
+    a, b, _ = roots.chosen("a", 1, 2, 3), roots.chosen("b", 1, 2, 3), roots.chosen("paused", 1)
+    own = {"a": StudentRunBudget(roots_per_night=1), "paused": StudentRunBudget(paused=True)}
+    assert plan(roots, roots_per_night=2, student_runs=own) == [a[0], b[0], b[1]]
+
+
+def test_a_night_that_is_planned_again_begins_nothing_twice(roots: Roots) -> None:
+    keys = roots.chosen("a", 1, 2, 3, 4)
+    automation = AutomationSettings(roots_per_night=2)
+    runs = roots.launch(plan_night(TONIGHT, roots.instance, automation))
+    assert plan(roots, roots_per_night=2) == []
+    for key, run in zip(keys, runs, strict=False):
+        roots.explored(key)
+        roots.instance.report_run_canceled(run)
+    assert plan(roots, roots_per_night=2) == [], "the night's budget is spent, though its roots are done"
+    tomorrow = TONIGHT + datetime.timedelta(days=1)
+    assert plan(roots, tomorrow, roots_per_night=2) == keys[2:]
+
+
+def test_what_is_under_way_is_left_alone(roots: Roots) -> None:
+    keys = roots.chosen("a", 1, 2, 3)
+    roots.run(keys[0], dg.DagsterRunStatus.STARTED)
+    roots.run(keys[1], dg.DagsterRunStatus.STARTING)
+    assert plan(roots) == [keys[2]]
+
+
+def test_roots_that_failed_do_not_keep_the_others_waiting(roots: Roots) -> None:
+    keys = roots.chosen("a", 1, 2, 3)
+    roots.run(keys[0], dg.DagsterRunStatus.FAILURE)
+    roots.run(keys[1], dg.DagsterRunStatus.CANCELED)
+    assert plan(roots) == [keys[1], keys[2], keys[0]]
+
+
+def test_a_root_whose_files_have_changed_is_explored_again(roots: Roots) -> None:
+    (key,) = roots.chosen("a", 1)
+    roots.explored(key)
+    assert unexplored("a", roots.instance) == []
+    roots.chosen("a", 1, version="2")
+    assert [str(root) for root in unexplored("a", roots.instance)] == [key]
+
+
+def test_a_night_with_an_end_stops_what_it_began_and_nothing_else(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots.chosen("a", 1, 2)
+    (other,) = roots.chosen("other", 5)
+    automation = AutomationSettings(hours_per_night=8, student_runs={"other": StudentRunBudget(paused=True)})
+    requests = plan_night(TONIGHT, roots.instance, automation)
+    morning = TONIGHT + datetime.timedelta(hours=8)
+    assert [request.tags[UNTIL] for request in requests] == [morning.isoformat()] * 2
+    assert {(r.tags[STUDENT_RUN], r.tags[NIGHT]) for r in requests} == {("a", TONIGHT.isoformat())}
+    running, waiting = roots.launch(requests)
+    roots.run(other, dg.DagsterRunStatus.STARTED)
+    stopped: list[str] = []
+    monkeypatch.setattr(type(roots.instance.run_coordinator), "cancel_run", lambda self, run_id: stopped.append(run_id))
+    assert end_nights(roots.instance, morning - datetime.timedelta(seconds=1)) == [] and not stopped
+    end_nights(roots.instance, morning)
+    assert sorted(stopped) == sorted([running.run_id, waiting.run_id])
