@@ -81,12 +81,12 @@ def test_the_channel_is_apart_from_the_output(family: ProcessFamily) -> None:
 def test_the_time_limit_ends_the_whole_group(family: ProcessFamily) -> None:
     done = run(family, f"echo begun; sleep {LONG} & sleep {LONG}", timeout=0.2)
     assert (done.timed_out, done.returncode, done.text) == (True, -signal.SIGKILL, "begun\n")
-    assert living(family.marker) == []
+    until(lambda: living(family.marker) == [], "what was killed is gone")
 
 
 def test_what_a_child_leaves_in_its_group_ends_with_it(family: ProcessFamily) -> None:
     assert run(family, f"sleep {LONG} & echo gone").text == "gone\n", "nor is its hold on the output waited for"
-    assert living(family.marker) == []
+    until(lambda: living(family.marker) == [], "what was killed is gone")
 
 
 def test_a_descendant_that_left_the_group_ends_with_the_family(family: ProcessFamily, tmp_path: Path) -> None:

@@ -161,7 +161,11 @@ def choose_method(folder: Path, wanted: WantedMethod = "auto") -> ForkMethod:
 
     Raises ``BadInput`` where it does not work there, with the reason.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise BadInput(folder, f"cannot be written to ({error.strerror})", "choose another output folder") from error
     candidates: list[ForkMethod] = [*(Overlay(namespace) for namespace in _NAMESPACES), Copy("reflink"), Copy("copy")]
     reasons: list[str] = []
     for method in candidates:

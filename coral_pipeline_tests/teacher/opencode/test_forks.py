@@ -173,6 +173,14 @@ def test_the_method_is_chosen_by_trying(tmp_path: Path) -> None:
     assert choose_method(tmp_path / "new" / "work").name in ("overlay", "reflink", "copy")
     assert choose_method(tmp_path, "copy").name == "copy"
     assert list(tmp_path.glob(".fork-*")) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_named() -> None:
+    with pytest.raises(BadInput, match=r"/proc/1: cannot be written to"):
+        choose_method(Path("/proc/1"))
+
+
+def test_a_method_that_does_not_work_is_told_with_the_reason(tmp_path: Path) -> None:
     if why_not(Copy("reflink"), tmp_path) is not None:
         with pytest.raises(BadInput, match="reflink"):
             choose_method(tmp_path, "reflink")
