@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from coral_pipeline.audit import chain, credit, exports, messages, replay, round_rules, student_run, tree_rules
+from coral_pipeline.audit import chain, credit, exports, journal, messages, replay, round_rules, student_run, tree_rules
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.student_run.layout import student_run_name
@@ -218,6 +218,13 @@ CHECKS: tuple[Check, ...] = (
             audit_only=True,
         )
         for asset in _ASSETS
+    ),
+    Check(
+        "explored_trees",
+        "told_as_journaled",
+        "Turns, messages and settings are those in the journal of the search, where that is still there",
+        partial(_tree, journal.verify_journal),
+        audit_only=True,
     ),
     Check(
         "explored_trees",

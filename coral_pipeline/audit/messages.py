@@ -69,7 +69,7 @@ def verify_counts(review: Review, folder: Path) -> None:
                     review.find(f"{where}, {name}", f"is {turn[name]}, the messages hold {counts[most]}", kind=name)
 
 
-def _edge_names(tree: TreeTables) -> list[str]:
+def edge_names(tree: TreeTables) -> list[str]:
     """Per edge, the expansions that lead to and through it: ``0.1`` is the second fork of the first fork's node."""
     parents, expansions, children = (tree.edges[name].tolist() for name in ("parent_id", "expansion", "child_id"))
     of_node = {0: ""}
@@ -82,7 +82,7 @@ def _edge_names(tree: TreeTables) -> list[str]:
 
 
 def _expected_ids(tree: TreeTables, found: pa.Table) -> list[str | None]:
-    names = _edge_names(tree)
+    names = edge_names(tree)
     places: Counter[tuple[int, int]] = Counter()
     ids: list[str | None] = []
     for edge, turn in zip(found["edge_id"].to_pylist(), found["turn"].to_pylist(), strict=True):
