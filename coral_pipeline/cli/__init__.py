@@ -11,6 +11,7 @@ import sys
 import typer
 
 from coral_pipeline.cli.audit import audit
+from coral_pipeline.cli.backfill import backfill
 from coral_pipeline.cli.credit import credit
 from coral_pipeline.cli.doctor import doctor
 from coral_pipeline.cli.explore import explore
@@ -39,6 +40,7 @@ def _root() -> None:
 
 
 app.command()(audit)
+app.command()(backfill)
 app.command()(credit)
 app.command()(doctor)
 app.command()(explore)

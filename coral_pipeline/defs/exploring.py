@@ -18,12 +18,11 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.lineage import INPUTS, latest_tags
-from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey
+from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey, age
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
 from coral_pipeline.settings import AutomationSettings, StudentRunBudget
-from coral_pipeline.student_run.layout import parse_snapshot_name
 
 TREES = PER_ROOT[0]
 STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
@@ -68,12 +67,11 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
     missing = [key for key in keys if not is_done(key)]
     latest = latest_runs(instance, map(str, missing))
 
-    def turn(key: RootKey) -> tuple[bool, int, str]:
-        run, parts = latest.get(str(key)), parse_snapshot_name(key.root)
-        failed = run is not None and run.status == dg.DagsterRunStatus.FAILURE
-        return failed, parts.global_index if parts else 0, key.root
+    def has_failed(key: RootKey) -> bool:
+        run = latest.get(str(key))
+        return run is not None and run.status == dg.DagsterRunStatus.FAILURE
 
-    return sorted(missing, key=turn)
+    return sorted(missing, key=lambda key: (has_failed(key), age(key)))
 
 
 def plan_night(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from coral_pipeline.errors import BadInput
+from coral_pipeline.student_run.layout import parse_snapshot_name
 
 STUDENT_RUNS_NAME, ROOTS_NAME = "student_runs", "roots"
 """Names under which Dagster's instance keeps the keys."""
@@ -48,6 +49,12 @@ class RootKey:
         if not separator:
             raise BadInput(f"partition {key!r}", "names no root", f"write <student_run>{SEPARATOR}<root>")
         return cls(student_run, root)
+
+
+def age(key: RootKey) -> tuple[int, str]:
+    """Sorts roots as their snapshots were made, the oldest first."""
+    parts = parse_snapshot_name(key.root)
+    return (parts.global_index if parts else 0, key.root)
 
 
 def student_run_key(folder_name: str) -> str:
