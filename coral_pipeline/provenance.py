@@ -21,8 +21,8 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.tables import replaced_when_done, text_file
 
 PROVENANCE_FILE = "provenance.json"
-CHECKSUMS_SUFFIX = ".sha256"
-"""Of files that ``sha256sum --check`` reads."""
+CHECKSUMS_FOLDER, CHECKSUMS_SUFFIX = "checksums", ".sha256"
+"""Beside copied folders: a file for each of them that ``sha256sum --check`` reads."""
 MAKE_AGAIN = "make the partition again"
 _CHUNK = 1 << 20
 
@@ -114,9 +114,15 @@ def read(folder: Path) -> Provenance | None:
     path = folder / PROVENANCE_FILE
     try:
         text = path.read_bytes()
-        provenance = Provenance.model_validate_json(text)
     except FileNotFoundError:
         return None
+    return parse(text, path)
+
+
+def parse(text: bytes, path: object) -> Provenance:
+    """The provenance in the bytes of its file; ``path`` tells which it is. Raises ``BadInput`` where it is damaged."""
+    try:
+        provenance = Provenance.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         problem = f"is damaged ({'.'.join(map(str, first['loc'])) or 'not JSON'}: {first['msg']})"

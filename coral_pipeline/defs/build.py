@@ -24,11 +24,12 @@ from coral_pipeline.defs.student_run import filtered_snapshots, root_folders, se
 from coral_pipeline.defs.versions import code_version
 from coral_pipeline.settings import AutomationSettings, PipelineSettings
 from coral_pipeline.settings_file import read_settings
+from coral_pipeline.storage import is_url
 
 OUTPUT, STUDENT_RUNS, SETTINGS = "CORAL_PIPELINE_OUTPUT", "CORAL_PIPELINE_STUDENT_RUNS", "CORAL_PIPELINE_SETTINGS"
-"""Environment variables of a deployment: two folders and a YAML file."""
+"""Environment variables of a deployment: a folder or URL, a folder, and a YAML file."""
 SETTINGS_FILE = "settings.yaml"
-"""Under the output folder: the settings where ``CORAL_PIPELINE_SETTINGS`` names no file."""
+"""Under the output, where that is a folder: the settings where ``CORAL_PIPELINE_SETTINGS`` names no file."""
 OWNERS = "CORAL_PIPELINE_OWNERS"
 """Environment variable: who answers for the assets, as email addresses or ``team:NAME``, with commas between."""
 DEFAULT_OWNERS = ("team:coral-pipeline",)
@@ -55,32 +56,39 @@ def definitions_from(environment: Mapping[str, str]) -> dg.Definitions:
     return build_definitions(output, student_runs, settings_of(environment), automation, owners)
 
 
-def places(environment: Mapping[str, str]) -> tuple[Path, Path]:
-    """A deployment's output folder and the folder of its Student runs."""
-    return Path(environment.get(OUTPUT) or "data/output"), Path(environment.get(STUDENT_RUNS) or "data/student_runs")
+def places(environment: Mapping[str, str]) -> tuple[str, Path]:
+    """A deployment's output, an absolute folder or a URL, and the folder of its Student runs."""
+    output = environment.get(OUTPUT) or "data/output"
+    student_runs = Path(environment.get(STUDENT_RUNS) or "data/student_runs")
+    return output if is_url(output) else str(Path(output).absolute()), student_runs.absolute()
 
 
 def settings_of(environment: Mapping[str, str]) -> PipelineSettings:
     """The settings of a deployment, read anew. Raises ``BadInput``."""
-    file = Path(environment.get(SETTINGS) or places(environment)[0] / SETTINGS_FILE)
-    return read_settings(file if environment.get(SETTINGS) or file.exists() else None)
+    output, named = places(environment)[0], environment.get(SETTINGS)
+    if named or is_url(output):
+        return read_settings(Path(named) if named else None)
+    file = Path(output, SETTINGS_FILE)
+    return read_settings(file if file.exists() else None)
 
 
 def build_definitions(
-    output: Path,
+    output: Path | str,
     student_runs: Path,
     settings: PipelineSettings,
     automation: Callable[[], AutomationSettings] | None = None,
     owners: Sequence[str] = DEFAULT_OWNERS,
     **overrides: Any,
 ) -> dg.Definitions:
-    """The definitions, every process of which reads and writes in these folders; ``overrides`` replace resources.
+    """The definitions, every process of which reads and writes there; ``overrides`` replace resources.
 
+    ``output``: a folder or a URL. Student runs are read from a folder, which all machines of a deployment see.
     ``automation`` gives those settings anew whenever a sensor or schedule ticks; without it they stay as they are.
     ``owners``: email addresses and ``team:NAME``.
     """
     read_automation = automation or (lambda: settings.automation)
-    folders = Folders(output=str(output.absolute()), student_runs=str(student_runs.absolute()))
+    place = output if isinstance(output, str) else str(output.absolute())
+    folders = Folders(output=place, student_runs=str(student_runs.absolute()))
     resources = {
         "folders": folders,
         "io_manager": parquet_tables,

@@ -2,101 +2,72 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
 
-from coral_pipeline import provenance
-from coral_pipeline.defs.partitions import SEPARATOR, RootKey
-from coral_pipeline.errors import BadInput
+from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.export.layout import RootFolders
-from coral_pipeline.provenance import PROVENANCE_FILE, Provenance
+from coral_pipeline.storage import Describe, Storage, open_storage
+from coral_pipeline.tables import SELECTED_ROOTS
 
 PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
 """Assets of a root, each made from the ones before it; the first from the root's copied folder."""
-
-Describe = Callable[[Path], Provenance]
-"""Gives the provenance of the tables in a folder, ``files`` still to be filled in."""
 
 
 class Folders(dg.ConfigurableResource):  # type: ignore[type-arg]  # yields itself
     """Input and output folders. Absolute, so that every process of a deployment means the same ones.
 
-    An asset reads a partition in the folder that ``fetch`` gives, and writes it in the one of ``writing``.
+    An asset reads a partition in the folder that ``fetch`` gives, and writes it in the one of ``writing``; neither
+    need be the place where others find it.
     """
 
-    output: str = Field(description="Folder under which every asset writes: OUTPUT/<asset>/<student_run>[/<root>]")
+    output: str = Field(
+        description="Folder or URL (s3://bucket/prefix …) under which every asset writes:"
+        " OUTPUT/<asset>/<student_run>[/<root>]"
+    )
     student_runs: str = Field(description="Folder that holds the Student runs, one folder each")
+
+    @property
+    def storage(self) -> Storage:
+        """What lies under ``output``."""
+        return open_storage(self.output)
 
     def student_run(self, key: str) -> Path:
         """Folder of a Student run."""
         return Path(self.student_runs) / key
 
+    def address(self, asset: str, partition_key: str) -> str:
+        """Where an asset's partition lies, for people."""
+        return self.storage.address(asset, partition_key)
+
     def asset(self, asset: str, partition_key: str) -> Path:
-        """Folder of an asset's partition, of a Student run or of a root."""
-        return Path(self.output, asset, *partition_key.split(SEPARATOR))
+        """The folder of this machine in which an asset's partition grows; where ``output`` is a folder, its own."""
+        return self.storage.place(asset, partition_key)
 
     def root(self, key: RootKey) -> Path:
-        """The copied folder of a root."""
-        return self.asset("selected_roots", str(key))
+        """The copied folder of a root, to be read. Raises as ``fetch`` does."""
+        return self.storage.fetch_folder(SELECTED_ROOTS.name, key.student_run, key.root)
 
     def of_root(self, key: RootKey, stage: str | None = None) -> RootFolders:
-        """The folders of what was made from a root; ``stage``: the root's own."""
+        """The folders of what was made from a root; ``stage``: the root's own. Raises as ``fetch`` does."""
         tree, ranked, credit = (self.fetch(asset, str(key)) for asset in PER_ROOT)
         return RootFolders(tree, ranked, credit, stage)
 
     def fetch(self, asset: str, partition_key: str) -> Path:
-        """A folder of this machine that holds what the partition holds, to be read."""
-        return self.asset(asset, partition_key)
+        """A folder of this machine that holds what the partition holds, to be read.
 
-    @contextmanager
-    def writing(self, asset: str, partition_key: str, describe: Describe, beside: Iterable[str] = ()) -> Iterator[Path]:
-        """An empty folder to write the partition's files in; when the block ends well they replace the earlier ones.
-
-        ``beside``: files, and folders with all in them, that lie in the partition's folder already and belong to
-        it as well. What else lies there stays.
+        Raises ``BadInput`` and ``OSError`` where ``output`` is a URL and the partition cannot be had from there.
         """
-        folder = self.asset(asset, partition_key)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as name:
-            aside = Path(name)
-            yield aside
-            made = describe(aside)
-            new = tuple(provenance.files_below(aside))
-            files = provenance.checksums(aside, new) | provenance.checksums(folder, _files(folder, beside))
-            earlier = _recorded(folder)
-            (folder / PROVENANCE_FILE).unlink(missing_ok=True)
-            for file in new:
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                (aside / file).replace(folder / file)
-            for file in earlier - files.keys():
-                (folder / file).unlink(missing_ok=True)
-            provenance.write(made.model_copy(update={"files": files}), folder)
+        return self.storage.fetch(asset, partition_key)
+
+    def writing(self, asset: str, partition_key: str, describe: Describe) -> AbstractContextManager[Path]:
+        """An empty folder to write the partition in; when the block ends well it replaces the earlier one."""
+        return self.storage.writing(asset, partition_key, describe)
 
     def seal(self, asset: str, partition_key: str, describe: Describe, files: Iterable[str]) -> None:
-        """Record the provenance of ``files`` that were written in the partition's own folder."""
-        folder = self.asset(asset, partition_key)
-        made = describe(folder)
-        provenance.write(made.model_copy(update={"files": provenance.checksums(folder, files)}), folder)
-
-
-def _files(folder: Path, names: Iterable[str]) -> Iterator[str]:
-    """The files among ``names``, and all files below the folders among them."""
-    for name in names:
-        if (folder / name).is_dir():
-            yield from (f"{name}/{file}" for file in provenance.files_below(folder / name))
-        elif (folder / name).exists():
-            yield name
-
-
-def _recorded(folder: Path) -> frozenset[str]:
-    """Names of the files whose provenance lies in ``folder``; none where it is damaged."""
-    try:
-        made = provenance.read(folder)
-    except BadInput:
-        made = None
-    return frozenset(made.files if made else ())
+        """Make ``files``, which were written in the folder of ``asset``, the partition."""
+        self.storage.seal(asset, partition_key, describe, files)

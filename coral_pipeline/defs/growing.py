@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import threading
@@ -17,10 +16,12 @@ from coral_pipeline.search.explorer import Observer
 from coral_pipeline.search.journal import JOURNAL_FILE, OtherTree
 from coral_pipeline.search.root_folder import RootFolder, read_root
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.storage import Storage
 from coral_pipeline.tables import text_file
 from coral_pipeline.teacher.protocol import Teacher
 from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
 
+TREES = "explored_trees"
 VERSIONS_FILE = "versions.json"
 """Beside the journal: the ``Versions`` with which the tree was begun."""
 
@@ -39,18 +40,18 @@ class Versions:
 class Plot:
     """A root, who explores it, and where its tree grows."""
 
+    key: RootKey
     root: RootFolder
     teacher: Teacher
     settings: PipelineSettings
     out: Path
-    superseded: Path
-    """Folder for what grew at ``out`` before, in numbered folders."""
+    storage: Storage
 
     @classmethod
     def of(cls, folders: Folders, settings: PipelineSettings, key: RootKey) -> Plot:
         """Raises ``BadInput`` where the copied root is not there or the Teacher cannot work with it."""
         root = read_root(folders.root(key))
-        out = folders.asset("explored_trees", str(key))
+        out = folders.asset(TREES, str(key))
         request = TeacherRequest(
             root_dir=root.path,
             root_score=root.node.score,
@@ -65,7 +66,7 @@ class Plot:
             api_key=os.environ.get(settings.opencode.api_key_variable, ""),
         )
         teacher = open_teacher(settings.teacher.name, request)
-        return cls(root, teacher, settings, out, superseded=folders.asset("superseded", str(key)))
+        return cls(key, root, teacher, settings, out, folders.storage)
 
     def grow(
         self, versions: Versions, stop: threading.Event, observer: Observer, notice: Callable[[str], None]
@@ -77,6 +78,8 @@ class Plot:
         as another version of the Teacher's programs, is refused and stays.
         """
         begun = self._begun_with()
+        if not self.has_begun and self.storage.provenance(TREES, str(self.key)):
+            self._make_room(notice, "it was made from something else, or its files have changed")
         if begun and begun.root != versions.root:
             self._make_room(notice, "the root's files have changed")
         try:
@@ -87,6 +90,11 @@ class Plot:
             self._make_room(notice, other.problem)
             return self._explore(versions, stop, observer)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the tree grows here: its journal is on this machine."""
+        return (self.out / WORK_FOLDER / JOURNAL_FILE).exists()
+
     def _begun_with(self) -> Versions | None:
         """The versions with which what grows here was begun; None where nothing does, or it was begun elsewhere."""
         file = self.out / WORK_FOLDER / VERSIONS_FILE
@@ -94,7 +102,7 @@ class Plot:
 
     def _explore(self, versions: Versions, stop: threading.Event, observer: Observer) -> TreeSummary:
         file = self.out / WORK_FOLDER / VERSIONS_FILE
-        if not (file.parent / JOURNAL_FILE).exists():
+        if not self.has_begun:
             file.parent.mkdir(parents=True, exist_ok=True)
             with text_file(file) as writing:
                 json.dump(asdict(versions), writing)
@@ -104,7 +112,5 @@ class Plot:
         )
 
     def _make_room(self, notice: Callable[[str], None], why: str) -> None:
-        self.superseded.mkdir(parents=True, exist_ok=True)
-        place = next(path for n in itertools.count(1) if not (path := self.superseded / str(n)).exists())
-        self.out.rename(place)
+        place = self.storage.supersede(TREES, str(self.key))
         notice(f"{self.root.node.key}: explored anew, since {why}; the earlier tree is in {place}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
@@ -11,16 +10,10 @@ import pyarrow as pa
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.lineage import Lineage
 from coral_pipeline.settings import PipelineSettings
-from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.tables import TABLES
 
 Tables = dict[str, pa.Table]
 """The tables of one asset and partition, by table name."""
-
-CHECKSUMS = "checksums"
-"""Folder beside the copied roots, with a file of checksums for each of them."""
-BESIDE: Mapping[str, tuple[str, ...]] = {"selected_roots": (CHECKSUMS, TASK_FOLDER)}
-"""What an asset itself wrote into the partition's folder, by asset."""
 
 
 class ParquetTables(dg.IOManager):
@@ -37,12 +30,12 @@ class ParquetTables(dg.IOManager):
         if obj.keys() != {table.name for table in declared}:
             raise ValueError(f"{asset}: got tables {sorted(obj)}, declared are {[table.name for table in declared]}")
         describe = self._lineage.describing(asset, key, context.run_id)
-        with self._folders.writing(asset, key, describe, BESIDE.get(asset, ())) as aside:
+        with self._folders.writing(asset, key, describe) as aside:
             for table in declared:
                 table.write(obj[table.name], aside)
         context.add_output_metadata(
             {
-                "folder": dg.MetadataValue.path(str(self._folders.asset(asset, key))),
+                "folder": dg.MetadataValue.path(str(self._folders.address(asset, key))),
                 "dagster/row_count": obj[declared[0].name].num_rows,
                 **{f"rows of {table.name}": obj[table.name].num_rows for table in declared[1:]},
             }
@@ -51,7 +44,7 @@ class ParquetTables(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Tables:
         """Read the tables back, checked against the declaration."""
         asset = context.asset_key.path[-1]
-        folder: Path = self._folders.fetch(asset, context.asset_partition_key)
+        folder = self._folders.fetch(asset, context.asset_partition_key)
         return {table.name: table.read(folder) for table in TABLES[asset]}
 
 

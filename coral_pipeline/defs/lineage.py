@@ -7,7 +7,7 @@ The same versions, computed anew from the files and settings of the moment, tell
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from coral_pipeline import provenance
 from coral_pipeline.defs import versions
-from coral_pipeline.defs.folders import PER_ROOT, Describe, Folders
+from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput
 from coral_pipeline.provenance import Input, Provenance
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.storage import RUN_AGAIN, Describe
 from coral_pipeline.student_run.layout import TASK_FILE
 from coral_pipeline.tables import SELECTED_ROOTS, TABLES
 
@@ -55,10 +56,17 @@ class Lineage:
         return versions.folder_version(TABLES[asset], folder)
 
     def describing(self, asset: str, key: str, run_id: str, roots: Iterable[RootKey] = ()) -> Describe:
-        """Gives the provenance of what is made now; ``roots``: those that a dataset is made of."""
-        inputs = tuple(self._made_from(asset, key, roots))
+        """Gives the provenance of what is made from now on; ``roots``: those that a dataset is made of.
+
+        What is given raises ``BadInput`` where the inputs are no longer those of now.
+        """
+        roots = tuple(roots)
+        inputs, seals = tuple(self._made_from(asset, key, roots)), tuple(self._seals(asset, key, roots))
 
         def describe(folder: Path) -> Provenance:
+            self._require_unchanged(inputs, tuple(self._made_from(asset, key, roots)))
+            if seals != tuple(self._seals(asset, key, roots)):
+                raise BadInput(key, f"something that {asset} is made from was made anew meanwhile", RUN_AGAIN)
             return Provenance(
                 asset=asset,
                 partition=key,
@@ -66,13 +74,26 @@ class Lineage:
                 settings=versions.settings_recorded(asset, self.settings),
                 inputs=inputs,
                 version=versions.folder_version(TABLES[asset], folder),
-                folders=self._copied(key, folder) if asset == SELECTED_ROOTS.name else {},
+                folders=self._copied(folder) if asset == SELECTED_ROOTS.name else {},
                 run_id=run_id,
                 made_at=dt.datetime.now(dt.UTC),
                 software=provenance.software(),
             )
 
         return describe
+
+    @staticmethod
+    def _require_unchanged(inputs: Sequence[Input], now: Sequence[Input]) -> None:
+        for before, after in zip(inputs, now, strict=True):
+            if before != after:
+                raise BadInput(f"{before.asset} of {before.partition}", "changed meanwhile", RUN_AGAIN)
+
+    def _seals(self, asset: str, key: str, roots: Iterable[RootKey]) -> Iterator[str | None]:
+        """Which making of each input it is: the same contents may have come and gone while they were read."""
+        partitions = [(before, key) for before in BEFORE[asset]]
+        for partition in (*partitions, *((before, str(root)) for root in roots for before in PER_ROOT)):
+            made = self.folders.storage.provenance(*partition)
+            yield made.seal if made else None
 
     def _made_from(self, asset: str, key: str, roots: Iterable[RootKey]) -> Iterator[Input]:
         if asset == "filtered_snapshots":
@@ -86,9 +107,10 @@ class Lineage:
             for before in PER_ROOT:
                 yield Input(asset=before, partition=str(root), version=self.content(before, root))
 
-    def _copied(self, student_run: str, folder: Path) -> dict[str, str]:
+    @staticmethod
+    def _copied(folder: Path) -> dict[str, str]:
         roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
-        return {root: self._root_version(RootKey(student_run, root)) for root in roots}
+        return {root: versions.root_version(read_root(folder / root)) for root in roots}
 
     def _root_version(self, key: RootKey) -> str:
         return versions.root_version(read_root(self.folders.root(key)))
@@ -105,6 +127,18 @@ class Lineage:
             if not (self._is_intact(asset, key, made) and self.tags(asset, key).items() <= made.items()):
                 return PER_ROOT[place:]
         return ()
+
+    def is_current(self, asset: str, key: RootKey) -> bool:
+        """Whether the partition is, to the byte, what its own provenance says, and would be made so again."""
+        try:
+            folder = self.folders.fetch(asset, str(key))
+            made = provenance.read(folder)
+            if made is None or any(provenance.changes(made, folder)):
+                return False
+            method = (versions.CODE[asset], versions.settings_recorded(asset, self.settings))
+            return (made.code, made.settings) == method and made.inputs == tuple(self._made_from(asset, str(key), ()))
+        except BadInput:
+            return False
 
     def is_whole(self, key: RootKey, instance: dg.DagsterInstance) -> bool:
         """Whether ranked paths and advantages are those of the tree that is there, whatever the settings were."""

@@ -7,7 +7,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -110,7 +109,7 @@ def roots_page(
     }
 
 
-def tree_page(tree: TreeSummary, nodes: pa.Table, edges: pa.Table, folder: Path) -> Page:
+def tree_page(tree: TreeSummary, nodes: pa.Table, edges: pa.Table, description: str, address: str) -> Page:
     """Of ``explored_trees``."""
     return {
         RESULT: f"{against_root(tree.best_score, tree.root.score, tree.direction)}; {tree.improved_edges} of "
@@ -131,8 +130,8 @@ def tree_page(tree: TreeSummary, nodes: pa.Table, edges: pa.Table, folder: Path)
         "megabytes on disk": number(tree.disk_bytes / 1e6),
         "tree": picture("tree", tree_svg(nodes, edges, tree.direction)),
         "score by depth": picture("score by depth", score_by_depth_svg(nodes, tree.direction)),
-        TREE_FILE: dg.MetadataValue.json(json.loads((folder / TREE_FILE).read_text())),
-        "folder": dg.MetadataValue.path(str(folder)),
+        TREE_FILE: dg.MetadataValue.json(json.loads(description)),
+        "folder": dg.MetadataValue.path(address),
         "dagster/row_count": nodes.num_rows,
     }
 
@@ -157,7 +156,7 @@ def paths_page(
     }
 
 
-def advantages_page(batch: Batch, tokens: TokenSummary, samples: int, folder: Path) -> Page:
+def advantages_page(batch: Batch, tokens: TokenSummary, samples: int, address: str) -> Page:
     """Of ``advantage_batches``; ``samples``: SFT samples of the root."""
     edges, described = batch.edge_table(), batch.describe()
     spread = described["advantages"]
@@ -175,15 +174,15 @@ def advantages_page(batch: Batch, tokens: TokenSummary, samples: int, folder: Pa
         "advantages": picture("advantages", advantage_histogram_svg(edges)),
         "in numbers": dg.MetadataValue.json(described),
         "first edges": preview(edges, ADVANTAGE_COLUMNS),
-        "folder": dg.MetadataValue.path(str(folder)),
+        "folder": dg.MetadataValue.path(address),
         "dagster/row_count": len(edges),
     }
 
 
 def dataset_page(
-    made: DatasetSummary, coverage: Sequence[StageCoverage], missing: Sequence[str], files: Sequence[str], folder: Path
+    made: DatasetSummary, coverage: Sequence[StageCoverage], missing: Sequence[str], files: Sequence[str], address: str
 ) -> Page:
-    """Of ``sft_dataset``; ``missing``: roots that are not done, ``files``: below ``folder``."""
+    """Of ``sft_dataset``; ``missing``: roots that are not done, ``files``: below ``address``."""
     roots = sum(row.roots for row in coverage)
     bars: dict[str, Sequence[int]] = {
         row.stage: (row.selected, row.candidates - row.selected, row.excluded) for row in coverage
@@ -203,7 +202,7 @@ def dataset_page(
         "coverage by stage": picture("coverage by stage", stage_coverage_svg(coverage)),
         "coverage in numbers": table_of(map(dataclasses.asdict, coverage)),
         "files": list(files),
-        "folder": dg.MetadataValue.path(str(folder)),
+        "folder": dg.MetadataValue.path(address),
         "dagster/row_count": made.samples,
     }
 

@@ -10,28 +10,31 @@ from coral_pipeline.credit.tokens import write_tokens
 from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.growing import Plot, Versions
-from coral_pipeline.defs.io_manager import Tables
+from coral_pipeline.defs.growing import TREES, Plot, Versions
 from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage, latest_tags
+from coral_pipeline.defs.overview import watched
 from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey
-from coral_pipeline.defs.pools import TREES
+from coral_pipeline.defs.pools import TREES as POOL
 from coral_pipeline.defs.progress import ProgressLog, SearchControl
 from coral_pipeline.defs.retries import pause_before_retry
 from coral_pipeline.defs.student_run import root_folders
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.export.dataset import write_dataset
+from coral_pipeline.export.layout import RootFolders
 from coral_pipeline.paths.rank import rank_paths
+from coral_pipeline.search.explore import TreeSummary
 from coral_pipeline.search.output import FILES
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.teacher.protocol import Stopped
 
 GROUP = "roots"
-ADVANTAGES = "advantage_batches"
+PATHS, ADVANTAGES = "ranked_paths", "advantage_batches"
 
 
-@dg.asset(partitions_def=ROOTS, deps=[root_folders], group_name=GROUP, pool=TREES, kinds={"python", "parquet"})
+@dg.asset(partitions_def=ROOTS, deps=[root_folders], group_name=GROUP, pool=POOL, kinds={"python", "parquet"})
 @plainly
+@watched
 def explored_trees(
     context: dg.AssetExecutionContext,
     folders: Folders,
@@ -46,23 +49,33 @@ def explored_trees(
     plot, tags = Plot.of(folders, settings, key), lineage.tags("explored_trees", key)
     for notice in plot.root.notices:
         context.log.warning(notice)
-    if lineage.is_damaged("explored_trees", key, context.instance):
-        context.log.warning("the tables are not as they were written; they are written anew from the journal")
-        (plot.out / TREE_FILE).unlink(missing_ok=True)
-    try:
-        pause_before_retry(context, settings.automation, control.stop)
-        made_from = Versions(root=tags[INPUTS], settings=tags[METHOD])
-        summary = plot.grow(made_from, control.stop, ProgressLog(context, control), context.log.warning)
-    except Stopped as stopped:
-        context.instance.report_run_canceling(context.run)
-        raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
-    nodes, edges = tables.NODES.read(plot.out), tables.EDGES.read(plot.out)
-    describe = lineage.describing("explored_trees", str(key), context.run.run_id)
-    folders.seal("explored_trees", str(key), describe, FILES)
+    with folders.storage.alone(TREES, str(key)):
+        if not plot.has_begun and lineage.is_current(TREES, key):
+            summary = TreeSummary.of_tables(plot.root.node, folders.fetch(TREES, str(key)))
+        else:
+            describe = lineage.describing(TREES, str(key), context.run.run_id)
+            if plot.has_begun and lineage.is_damaged(TREES, key, context.instance):
+                context.log.warning("the tables are not as they were written; they are written anew from the journal")
+                (plot.out / TREE_FILE).unlink(missing_ok=True)
+            try:
+                pause_before_retry(context, settings.automation, control.stop)
+                made_from = Versions(root=tags[INPUTS], settings=tags[METHOD])
+                summary = plot.grow(made_from, control.stop, ProgressLog(context, control), context.log.warning)
+            except Stopped as stopped:
+                context.instance.report_run_canceling(context.run)
+                raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
+            folders.seal(TREES, str(key), describe, FILES)
+    tree = folders.fetch(TREES, str(key))
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(lineage.content("explored_trees", key)),
+        data_version=dg.DataVersion(lineage.content(TREES, key)),
         tags=tags,
-        metadata=pages.tree_page(summary, nodes, edges, plot.out),
+        metadata=pages.tree_page(
+            summary,
+            tables.NODES.read(tree),
+            tables.EDGES.read(tree),
+            (tree / TREE_FILE).read_text(),
+            folders.address(TREES, str(key)),
+        ),
     )
 
 
@@ -70,14 +83,15 @@ def explored_trees(
 @plainly
 def ranked_paths(
     context: dg.AssetExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
-) -> dg.MaterializeResult[Tables]:
+) -> dg.MaterializeResult[None]:
     """Every root-to-leaf path of the tree with its PathScore, the best ones selected (method P1–P3)."""
-    key = RootKey.parse(context.partition_key)
-    tags = Lineage(folders, settings).tags("ranked_paths", key)
-    tree = folders.fetch("explored_trees", str(key))
+    key, lineage = RootKey.parse(context.partition_key), Lineage(folders, settings)
+    describe, tags = lineage.describing(PATHS, str(key), context.run.run_id), lineage.tags(PATHS, key)
+    tree = folders.fetch(TREES, str(key))
     ranked = rank_paths(tree, settings.paths)
+    with folders.writing(PATHS, str(key), describe) as out:
+        tables.RANKED_PATHS.write(ranked, out)
     return dg.MaterializeResult(
-        value={"ranked_paths": ranked},
         data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
         tags=tags,
         metadata=pages.paths_page(
@@ -86,7 +100,11 @@ def ranked_paths(
             tables.NODES.read(tree),
             tables.EDGES.read(tree),
             read_root(folders.root(key)).direction,
-        ),
+        )
+        | {
+            "folder": dg.MetadataValue.path(folders.address(PATHS, str(key))),
+            "dagster/row_count": ranked.num_rows,
+        },
     )
 
 
@@ -100,8 +118,9 @@ def advantage_batches(
     With them lie the same message graph as a verifiers trace and the selected paths as SFT samples.
     """
     key, credit = RootKey.parse(context.partition_key), settings.credit
-    lineage, sources = Lineage(folders, settings), folders.of_root(key)
-    tags, describe = lineage.tags(ADVANTAGES, key), lineage.describing(ADVANTAGES, str(key), context.run.run_id)
+    lineage = Lineage(folders, settings)
+    describe, tags = lineage.describing(ADVANTAGES, str(key), context.run.run_id), lineage.tags(ADVANTAGES, key)
+    sources = RootFolders(folders.fetch(TREES, str(key)), folders.fetch(PATHS, str(key)))
     recipe, critic = estimator_named(credit.estimator, credit), value_model_named(credit.value_model, credit)
     batch = prepare(sources.tree, recipe, credit.rewards, critic)
     with folders.writing(ADVANTAGES, str(key), describe) as out:
@@ -113,7 +132,7 @@ def advantage_batches(
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version),
         tags=tags,
-        metadata=pages.advantages_page(batch, tokens, dataset.samples, folders.asset(ADVANTAGES, str(key))),
+        metadata=pages.advantages_page(batch, tokens, dataset.samples, folders.address(ADVANTAGES, str(key))),
     )
 
 

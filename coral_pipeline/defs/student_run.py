@@ -8,16 +8,20 @@ from coral_pipeline import provenance
 from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.io_manager import CHECKSUMS, Tables
+from coral_pipeline.defs.io_manager import Tables
+from coral_pipeline.defs.lineage import Lineage
+from coral_pipeline.defs.overview import SCORE, STAGE, tag_number
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
 from coral_pipeline.defs.superseding import replace_roots
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.storage import archive
 from coral_pipeline.student_run.copying import TASK_FOLDER, copy_roots
 from coral_pipeline.student_run.reading import read_direction, read_student_run
 from coral_pipeline.student_run.roots import account, select_roots, shortages
 from coral_pipeline.student_run.stages import label_stages
+from coral_pipeline.tables import SELECTED_ROOTS
 
 GROUP = "student_run"
 
@@ -66,18 +70,20 @@ def selected_roots(
     stage_labels: Tables,
     folders: Folders,
     settings: dg.ResourceParam[PipelineSettings],
-) -> dg.MaterializeResult[Tables]:
+) -> dg.MaterializeResult[None]:
     """The snapshots chosen as roots and their copied folders (method S9–S12); each becomes a partition of ``roots``."""
     key = context.partition_key
     student_run, labels = folders.student_run(key), stage_labels["stage_labels"]
     roots = select_roots(labels, filtered_snapshots["filtered_snapshots"], key, settings.selection)
     keys = [RootKey(key, root) for root in roots["root"].to_pylist()]
-    out = folders.asset("selected_roots", key)
-    for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER, keep_earlier=True):
-        context.log.warning(f"left out of a copy: {line}")
+    describe = Lineage(folders, settings).describing("selected_roots", key, context.run.run_id)
+    with folders.writing("selected_roots", key, describe) as out:
+        for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER):
+            context.log.warning(f"left out of a copy: {line}")
+        for root in roots["root"].to_pylist():
+            provenance.write_checksums(out / root, out / archive.checksums_of(root))
+        SELECTED_ROOTS.write(roots, out)
     limit_trees_at_once(context.instance, settings.trees_at_once)
-    for root in roots["root"].to_pylist():
-        provenance.write_checksums(out / root, out / CHECKSUMS / f"{root}{provenance.CHECKSUMS_SUFFIX}")
     dropped = replace_roots(key, keys, folders, context.instance, context.run.run_id)
     if dropped:
         context.log.warning(f"no longer chosen, kept as superseded: {', '.join(other.root for other in dropped)}")
@@ -86,13 +92,16 @@ def selected_roots(
     short = shortages(accounts, settings.selection)
     for sentence in short:
         context.log.warning(sentence)
-    tables = {"selected_roots": roots}
+    table_version = versions.tables_version({SELECTED_ROOTS.name: roots})
     return dg.MaterializeResult(
-        value=tables,
-        data_version=dg.DataVersion(versions.combined(versions.tables_version(tables), *root_versions)),
+        data_version=dg.DataVersion(versions.combined(table_version, *root_versions)),
         metadata=pages.roots_page(
             labels, roots, accounts, short, [other.root for other in dropped], read_direction(student_run)
-        ),
+        )
+        | {
+            "folder": dg.MetadataValue.path(folders.address("selected_roots", key)),
+            "dagster/row_count": roots.num_rows,
+        },
     )
 
 
@@ -111,9 +120,11 @@ root_folders = dg.AssetSpec(
 
 def _report(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[RootKey]) -> list[str]:
     """Report the version of each root's folder; returns the versions."""
-    found = [versions.root_version(read_root(folders.root(key))) for key in keys]
-    for key, version in zip(keys, found, strict=True):
+    roots = [read_root(folders.root(key)) for key in keys]
+    found = [versions.root_version(root) for root in roots]
+    for key, root, version in zip(keys, roots, found, strict=True):
+        told = {STAGE: root.node.stage or "", SCORE: tag_number(root.node.score)}
         context.log_event(
-            dg.AssetObservation(root_folders.key, partition=str(key), tags={versions.DATA_VERSION_TAG: version})
+            dg.AssetObservation(root_folders.key, partition=str(key), tags={versions.DATA_VERSION_TAG: version} | told)
         )
     return found

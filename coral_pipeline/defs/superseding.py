@@ -14,7 +14,6 @@ import dagster as dg
 
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.partitions import ROOTS_NAME, RootKey
-from coral_pipeline.tables import text_file
 
 SUPERSEDED_FILE = "superseded.json"
 """In each folder of a root that is no longer chosen: since when, and by which of Dagster's runs."""
@@ -33,13 +32,10 @@ def replace_roots(
     mark = {"superseded_at": datetime.datetime.now(datetime.UTC).isoformat(), "by_run": run_id}
     for key in dropped:
         for asset in ("selected_roots", *PER_ROOT):
-            folder = folders.asset(asset, str(key))
-            if folder.is_dir():
-                with text_file(folder / SUPERSEDED_FILE) as file:
-                    json.dump(mark, file)
+            folders.storage.note(asset, str(key), SUPERSEDED_FILE, json.dumps(mark))
         instance.delete_dynamic_partition(ROOTS_NAME, str(key))
     for key in kept:
-        for asset in PER_ROOT:
-            (folders.asset(asset, str(key)) / SUPERSEDED_FILE).unlink(missing_ok=True)
+        for asset in ("selected_roots", *PER_ROOT):
+            folders.storage.note(asset, str(key), SUPERSEDED_FILE, None)
     instance.add_dynamic_partitions(ROOTS_NAME, sorted(map(str, kept)))
     return dropped

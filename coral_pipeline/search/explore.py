@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from coral_pipeline import tables
 from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.explored import TREE_FILE, ExploredTree
 from coral_pipeline.search.explorer import Explorer, Observer, SearchHalted
 from coral_pipeline.search.journal import Header, Journal, header
 from coral_pipeline.search.output import is_written, write_tree
@@ -51,6 +53,33 @@ class TreeSummary:
     """Disk space the tree's folder takes now: tables, journal, transcripts, what the Teacher keeps for an audit."""
     was_finished: bool
     """The tree had been finished and written before; nothing was run or changed."""
+
+    @classmethod
+    def of_tables(cls, root: RootNode, folder: Path) -> TreeSummary:
+        """Of a finished tree whose journal is elsewhere, by the files in ``folder``. Raises ``BadInput``."""
+        tree, edges = ExploredTree.read(folder), tables.EDGES.rows(folder)
+        told = json.loads((folder / TREE_FILE).read_bytes())
+        counts = told["counts"]
+        scored = [(row["score"], row["node_id"]) for row in tables.NODES.rows(folder) if row["score"] is not None]
+        best = (max if tree.direction == "maximize" else min)(score for score, _ in scored)
+        return cls(
+            root=root,
+            direction=tree.direction,
+            stop_reason=told["stop_reason"],
+            rounds=counts["rounds"],
+            nodes=counts["nodes"],
+            valid_edges=counts["valid_edges"],
+            failed_edges=counts["failed_edges"],
+            kept_edges=counts["kept_edges"],
+            improved_edges=counts["improved_edges"],
+            good_leaves=counts["good_leaves"],
+            best_score=best,
+            best_node=next(node for score, node in scored if score == best),
+            tokens=counts["tokens"],
+            seconds=math.fsum(row["seconds"] for row in edges),
+            disk_bytes=disk_bytes(folder),
+            was_finished=True,
+        )
 
 
 def explore_root(

@@ -35,14 +35,13 @@ def copy_roots(
     out: Path,
     *,
     task_folder: Path | None = None,
-    keep_earlier: bool = False,
     progress: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
 ) -> list[str]:
     """Copy the folders of ``roots`` (``tables.SELECTED_ROOTS``) to ``out/<root>/`` and the task to ``task_folder``.
 
     The copied metadata.json gains ``score``, ``stage`` and ``selection_reason``; all else in it stays. Each
     folder appears whole or not at all. Folders of an earlier selection, named by the table that still lies
-    in ``out``, are removed when all copies are made, unless ``keep_earlier``; so write the new table after this.
+    in ``out``, are removed when all copies are made; so write the new table after this.
     ``task_folder`` is ``task`` beside ``out`` unless given. Returns one line per thing left out of a copy, and why.
 
     Raises ``BadInput`` where something cannot be copied, or something else lies in a copy's place.
@@ -58,7 +57,7 @@ def copy_roots(
             for row in progress(rows) if progress else rows:
                 left_out += _copy_root(snapshots, row, out, earlier)
         left_out += _copy_task(run, task_folder)
-        for name in () if keep_earlier else earlier - {row["root"] for row in rows}:
+        for name in earlier - {row["root"] for row in rows}:
             if (out / name).is_dir() and not (out / name).is_symlink():
                 remove_tree(out / name)
     return [unicode_text(line) for line in left_out]

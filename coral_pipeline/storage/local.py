@@ -1,0 +1,117 @@
+"""Storage in a folder of this machine, or of one file system that all machines see."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from coral_pipeline import provenance
+from coral_pipeline.errors import BadInput
+from coral_pipeline.provenance import PROVENANCE_FILE, Provenance
+from coral_pipeline.storage import workshop
+from coral_pipeline.storage.interface import SEPARATOR, Describe, complete, recorded
+from coral_pipeline.tables import text_file
+
+
+class LocalStorage:
+    """``Storage`` in ``OUTPUT/<asset>/<student_run>[/<root>]``, where everyone finds the files under their names.
+
+    A reader may come while a partition is replaced: file by file, ``provenance.json`` away before the first and
+    back after the last. Who reads several has to look at it before and after.
+    """
+
+    def __init__(self, output: Path) -> None:
+        """``output``: absolute, so that every process means the same."""
+        self._output = output
+
+    def address(self, asset: str, partition: str) -> str:
+        """The folder."""
+        return str(self.place(asset, partition))
+
+    def partitions(self, asset: str) -> list[str]:
+        """As in ``Storage``."""
+        top = self._output / asset
+        files = sorted([*top.glob(f"*/{PROVENANCE_FILE}"), *top.glob(f"*/*/{PROVENANCE_FILE}")])
+        return [SEPARATOR.join(file.parent.relative_to(top).parts) for file in files]
+
+    def provenance(self, asset: str, partition: str) -> Provenance | None:
+        """As in ``Storage``."""
+        return provenance.read(self.place(asset, partition))
+
+    def fetch(self, asset: str, partition: str) -> Path:
+        """The folder itself, whether anything is in it or not: its readers know what they need."""
+        return self.place(asset, partition)
+
+    def fetch_folder(self, asset: str, partition: str, name: str) -> Path:
+        """As in ``fetch``."""
+        return self.place(asset, partition) / name
+
+    @contextmanager
+    def writing(self, asset: str, partition: str, describe: Describe) -> Iterator[Path]:
+        """As in ``Storage``."""
+        folder = self.place(asset, partition)
+        with workshop.workshop(folder) as aside:
+            yield aside
+            made = complete(describe(aside), aside)
+            with workshop.locked(folder):
+                _replace(folder, made, aside)
+
+    def place(self, asset: str, partition: str) -> Path:
+        """The partition's own folder."""
+        return self._output.joinpath(asset, *partition.split(SEPARATOR))
+
+    def alone(self, asset: str, partition: str) -> AbstractContextManager[None]:
+        """As in ``Storage``."""
+        place = self.place(asset, partition)
+        return workshop.alone(place.with_name(f".{place.name}.lock"), partition)
+
+    def seal(self, asset: str, partition: str, describe: Describe, files: Iterable[str]) -> None:
+        """As in ``Storage``."""
+        folder = self.place(asset, partition)
+        made = describe(folder)
+        provenance.write(made.model_copy(update={"files": provenance.checksums(folder, files)}), folder)
+
+    def supersede(self, asset: str, partition: str) -> str:
+        """Move the folder to ``OUTPUT/superseded/<student_run>/<root>/<n>``."""
+        above = self.place("superseded", partition)
+        above.mkdir(parents=True, exist_ok=True)
+        aside = next(path for n in itertools.count(1) if not (path := above / str(n)).exists())
+        self.place(asset, partition).rename(aside)
+        return str(aside)
+
+    def note(self, asset: str, partition: str, name: str, text: str | None) -> None:
+        """As in ``Storage``."""
+        folder = self.place(asset, partition)
+        if text is None:
+            (folder / name).unlink(missing_ok=True)
+        elif folder.is_dir():
+            with text_file(folder / name) as file:
+                file.write(text)
+
+
+def _replace(folder: Path, made: Provenance, aside: Path) -> None:
+    """Put what lies in ``aside`` in place of what lies in ``folder``; the earlier folders are left in ``aside``."""
+    earlier = recorded(lambda: provenance.read(folder))
+    (folder / PROVENANCE_FILE).unlink(missing_ok=True)
+    for name in made.folders:
+        target = folder / name
+        if target.is_symlink() or (target.exists() and not target.is_dir()):
+            raise BadInput(target, "lies where a copied folder belongs, but is none", "move it away")
+        if target.exists():
+            target.rename(aside / f".earlier-{name}")
+        (aside / name).rename(target)
+    for name in made.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (aside / name).replace(folder / name)
+    for name in (earlier.files.keys() if earlier else set()) - made.files.keys():
+        (folder / name).unlink(missing_ok=True)
+        _remove_if_empty(folder, (folder / name).parent)
+    provenance.write(made, folder)
+
+
+def _remove_if_empty(top: Path, folder: Path) -> None:
+    while folder != top and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

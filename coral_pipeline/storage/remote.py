@@ -1,0 +1,211 @@
+"""Storage on an object store, or any other place that fsspec reaches.
+
+Under ``URL/<asset>/<student_run>[/<root>]/`` lie ``provenance.json`` and, in a folder named by its seal, the files
+that it tells of. Files are never overwritten: a new version is put beside the earlier one, then ``provenance.json``,
+one object and so whole at any instant, is pointed at it, then the earlier version is removed. So readers and writers
+need no locks, and no more of the store than that an object appears whole. A copied folder is one tar object,
+``<student_run>/<root>/<checksum>.tar``, which stays.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from coral_pipeline import provenance
+from coral_pipeline.errors import BadInput
+from coral_pipeline.provenance import MAKE_AGAIN, PROVENANCE_FILE, Provenance
+from coral_pipeline.storage import archive, workshop
+from coral_pipeline.storage.cache import Cache
+from coral_pipeline.storage.interface import CHANGED, RUN_AGAIN, SEPARATOR, Describe, complete, is_same_making, recorded
+from coral_pipeline.storage.store import ObjectStore
+from coral_pipeline.tree_copy import copy_file
+
+_TRIES = 5
+"""Versions that a reader follows up on when each is replaced while it reads."""
+_ABANDONED = dt.timedelta(days=1)
+"""Files of a version that no provenance tells of, and the last of which is so old, were left by a process that died."""
+_VERSION, _DIGITS = "v-", 16
+_SUPERSEDED = "superseded"
+
+
+class RemoteStorage:
+    """``Storage`` on an object store; what was fetched is kept in a cache on this machine, by its seal."""
+
+    def __init__(self, store: ObjectStore, scratch: Path) -> None:
+        """``scratch``: folder of this machine for what is fetched, what grows, and what is about to be sent."""
+        self._store, self._scratch = store, scratch
+        self._cache = Cache(scratch / "fetched")
+
+    def address(self, asset: str, partition: str) -> str:
+        """The URL."""
+        return self._store.address(_path(asset, partition))
+
+    def partitions(self, asset: str) -> list[str]:
+        """As in ``Storage``."""
+        names = (path.split("/") for path in self._store.names(asset))
+        return sorted(SEPARATOR.join(parts[:-1]) for parts in names if parts[-1] == PROVENANCE_FILE)
+
+    def provenance(self, asset: str, partition: str) -> Provenance | None:
+        """As in ``Storage``."""
+        path = f"{_path(asset, partition)}/{PROVENANCE_FILE}"
+        text = self._store.read(path)
+        return None if text is None else provenance.parse(text, self._store.address(path))
+
+    def fetch(self, asset: str, partition: str) -> Path:
+        """As in ``Storage``: the files of one version, each with the checksum that its provenance says."""
+        return self._fetch(asset, partition)[0]
+
+    def fetch_folder(self, asset: str, partition: str, name: str) -> Path:
+        """As in ``Storage``."""
+        folder, made = self._fetch(asset, partition)
+        if name not in made.folders:
+            raise BadInput(f"{self.address(asset, partition)}/{name}", "is not there", "choose the roots anew")
+        if not self._cache.holds_copied(folder / name):
+            packed = f"{_path(asset, partition)}/{_tar(made, name)}"
+            with workshop.workshop(self._scratch / "fetching") as aside:
+                self._store.download(packed, aside / archive.SUFFIX)
+                if not (aside / archive.SUFFIX).exists():
+                    raise BadInput(self._store.address(packed), "is missing", MAKE_AGAIN)
+                archive.unpack(aside / archive.SUFFIX, aside / name)
+                if problem := archive.problem_of(aside / name, folder / archive.checksums_of(name)):
+                    raise BadInput(self._store.address(packed), problem, MAKE_AGAIN)
+                self._cache.keep(aside / name, folder / name)
+        return folder / name
+
+    @contextmanager
+    def writing(self, asset: str, partition: str, describe: Describe) -> Iterator[Path]:
+        """As in ``Storage``."""
+        with workshop.workshop(self._scratch / "writing") as aside:
+            yield aside
+            made = complete(describe(aside), aside)
+            self._publish(asset, partition, made, aside)
+            provenance.write(made, aside)
+            self._cache.keep(aside, self._cache.folder(asset, partition, made))
+
+    def place(self, asset: str, partition: str) -> Path:
+        """A folder under the scratch folder: what grows stays on the machine on which it began."""
+        return self._scratch.joinpath("growing", asset, *partition.split(SEPARATOR))
+
+    def alone(self, asset: str, partition: str) -> AbstractContextManager[None]:
+        """As in ``Storage``."""
+        place = self.place(asset, partition)
+        return workshop.alone(place.with_name(f".{place.name}.lock"), partition)
+
+    def seal(self, asset: str, partition: str, describe: Describe, files: Iterable[str]) -> None:
+        """As in ``Storage``; the files stay in ``place`` too. An earlier version of other making is moved aside."""
+        now = describe(self.place(asset, partition))
+        earlier = recorded(lambda: self.provenance(asset, partition))
+        if earlier is not None and not is_same_making(earlier, now):
+            self._move_aside(asset, partition, earlier, self._free_number(partition))
+        with self.writing(asset, partition, lambda _: now) as aside:
+            for name in files:
+                (aside / name).parent.mkdir(parents=True, exist_ok=True)
+                copy_file(self.place(asset, partition) / name, aside / name)
+
+    def supersede(self, asset: str, partition: str) -> str:
+        """Move what is published to ``URL/superseded/…/<n>``, what grows to the scratch folder's ``superseded``."""
+        number, growing = self._free_number(partition), self.place(asset, partition)
+        aside = self.place(_SUPERSEDED, partition) / number
+        if growing.exists():
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            growing.rename(aside)
+        made = recorded(lambda: self.provenance(asset, partition))
+        return str(aside) if made is None else self._move_aside(asset, partition, made, number)
+
+    def note(self, asset: str, partition: str, name: str, text: str | None) -> None:
+        """As in ``Storage``."""
+        path = _path(asset, partition)
+        if text is None:
+            self._store.remove(f"{path}/{name}")
+        elif self._store.names(path):
+            self._store.write(f"{path}/{name}", text.encode())
+
+    def _free_number(self, partition: str) -> str:
+        """The next name for what is moved aside, there and here."""
+        there = {path.split("/")[0] for path in self._store.names(_path(_SUPERSEDED, partition))}
+        here = self.place(_SUPERSEDED, partition)
+        return next(str(n) for n in itertools.count(1) if str(n) not in there and not (here / str(n)).exists())
+
+    def _move_aside(self, asset: str, partition: str, made: Provenance, number: str) -> str:
+        path, aside = _path(asset, partition), f"{_path(_SUPERSEDED, partition)}/{number}"
+        for name in (*(f"{_version(made)}/{file}" for file in made.files), PROVENANCE_FILE):
+            self._store.copy(f"{path}/{name}", f"{aside}/{name}")
+        self._store.remove(f"{path}/{PROVENANCE_FILE}")
+        self._store.remove_below(f"{path}/{_version(made)}")
+        return self._store.address(aside)
+
+    def _fetch(self, asset: str, partition: str) -> tuple[Path, Provenance]:
+        address = self.address(asset, partition)
+        made = self._made(asset, partition)
+        for _ in range(_TRIES):
+            folder = self._cache.folder(asset, partition, made)
+            if self._cache.holds(folder, made):
+                return folder, made
+            found = self._download(asset, partition, made, folder)
+            if found is None:
+                return folder, made
+            earlier, made = made, self._made(asset, partition)
+            if made.seal == earlier.seal:
+                raise BadInput(f"{address}/{_version(made)}", found, MAKE_AGAIN)
+        raise BadInput(address, CHANGED, RUN_AGAIN)
+
+    def _made(self, asset: str, partition: str) -> Provenance:
+        made = self.provenance(asset, partition)
+        if made is None:
+            raise BadInput(self.address(asset, partition), "there is nothing yet", "make it first")
+        return made
+
+    def _download(self, asset: str, partition: str, made: Provenance, folder: Path) -> str | None:
+        """Download a version into the cache; None, or why it is not what its provenance says."""
+        with workshop.workshop(self._scratch / "fetching") as aside:
+            for name in made.files:
+                self._store.download(f"{_path(asset, partition)}/{_version(made)}/{name}", aside / name)
+            provenance.write(made, aside)
+            problem = next(provenance.changes(made, aside), None)
+            if problem is None:
+                self._cache.keep(aside, folder)
+                self._cache.remove_unused(folder)
+            return problem
+
+    def _publish(self, asset: str, partition: str, made: Provenance, aside: Path) -> None:
+        path = _path(asset, partition)
+        earlier = recorded(lambda: self.provenance(asset, partition))
+        for name in made.folders:
+            with workshop.workshop(self._scratch / "writing") as packing:
+                archive.pack(aside / name, packing / archive.SUFFIX)
+                self._store.upload(packing / archive.SUFFIX, f"{path}/{_tar(made, name)}")
+        for name in made.files:
+            self._store.upload(aside / name, f"{path}/{_version(made)}/{name}")
+        self._store.write(f"{path}/{PROVENANCE_FILE}", made.text().encode())
+        if earlier is not None and earlier.seal != made.seal:
+            self._store.remove_below(f"{path}/{_version(earlier)}")
+        self._remove_abandoned(path, _version(made))
+
+    def _remove_abandoned(self, path: str, current: str) -> None:
+        """Remove versions that processes which were killed have left behind; none that one may still be writing."""
+        last: dict[str, dt.datetime] = {}
+        for name, modified in self._store.modified(path).items():
+            version = name.split("/")[0]
+            if version.startswith(_VERSION) and version != current:
+                last[version] = max(modified, last.get(version, modified))
+        for version, modified in last.items():
+            if modified < dt.datetime.now(dt.UTC) - _ABANDONED:
+                self._store.remove_below(f"{path}/{version}")
+
+
+def _path(asset: str, partition: str) -> str:
+    return "/".join((asset, *partition.split(SEPARATOR)))
+
+
+def _version(made: Provenance) -> str:
+    """Folder of the files of a version; no two makings have the same, their times being different."""
+    return f"{_VERSION}{made.seal[:_DIGITS]}"
+
+
+def _tar(made: Provenance, folder: str) -> str:
+    """The object of a copied folder, named by what is in it, so that versions can share it."""
+    return f"{folder}/{made.files[archive.checksums_of(folder)].sha256[:_DIGITS]}{archive.SUFFIX}"
