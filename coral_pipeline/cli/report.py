@@ -36,7 +36,8 @@ def report(
     """
     from datetime import UTC, datetime
 
-    from coral_pipeline.cli.console import stdout, writing
+    from coral_pipeline.cli.console import stdout, track
+    from coral_pipeline.errors import BadInput
     from coral_pipeline.report.page.page import report_page
     from coral_pipeline.report.page.reading import Outputs, read_run
     from coral_pipeline.settings import ReportSettings
@@ -47,10 +48,13 @@ def report(
         settings = ReportSettings(transcript_bytes=round(max_megabytes * 1e6))
     name = student_run.absolute().name
     run = read_run(Outputs(out, name))
-    page = report_page(run, settings, datetime.now(UTC))
+    page = report_page(run, settings, datetime.now(UTC), lambda roots: track(roots, "trees"))
     target = html or out / f"report-{name}.html"
-    with writing(target), text_file(target) as file:
-        file.write(page)
+    try:
+        with text_file(target) as file:
+            file.write(page)
+    except OSError as error:
+        raise BadInput(target, f"cannot be written ({error.strerror})", "choose another --html") from error
     done = sum(root.state == "done" for root in run.roots)
     size = target.stat().st_size / 1e6
     stdout.print(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -39,11 +39,19 @@ class TreeView:
     packed: PackedTree
 
 
-def report_page(run: RunReading, settings: ReportSettings, made: datetime) -> str:
-    """The page; ``made`` is the time it names. The same run and time give the same page."""
+def report_page(
+    run: RunReading,
+    settings: ReportSettings,
+    made: datetime,
+    watch: Callable[[Sequence[RootReading]], Iterable[RootReading]] = iter,
+) -> str:
+    """The page; ``made`` is the time it names. The same run and time give the same page.
+
+    ``watch``: hands on the roots, which take most of the time, one by one.
+    """
     done = [root for root in run.roots if root.state == "done"]
     share = settings.transcript_bytes // max(len(done), 1)
-    trees = [_tree(root, place, settings, share) for place, root in enumerate(run.roots)]
+    trees = [_tree(root, place, settings, share) for place, root in enumerate(watch(run.roots))]
     roots = [overview.root_overview(root) for root in run.roots]
     best_of_student, best_of_teacher = overview.best_scores(run, roots)
     script = Markup("\n".join((PARTS / name).read_text(encoding="utf-8") for name in SCRIPTS))
@@ -114,11 +122,12 @@ def _tree(root: RootReading, place: int, settings: ReportSettings, share: int) -
     )
 
 
-def _pictures(run: RunReading) -> dict[str, Markup]:
-    """The pictures of the whole run; those for which there is nothing yet are left out."""
+def _pictures(run: RunReading) -> dict[str, Markup | None]:
+    """The pictures of the whole run; None those for which there is nothing yet."""
     curve = score_curve_svg(run.labels, run.selected, run.direction)
     said = f"Score of {len(run.labels)} snapshots in the order of the run, smoothed score, stages and chosen roots."
-    pictures = {"curve": Markup(inline(curve, "curve", said))}
+    pictures: dict[str, Markup | None] = {"curve": Markup(inline(curve, "curve", said))}
+    pictures |= {"coverage": None, "advantages": None}
     ranked = {root.name: root.ranked for root in run.roots if root.ranked is not None}
     if run.selected is not None and ranked:
         coverage = stage_coverage_svg(stage_coverage(run.selected, ranked))

@@ -3,6 +3,7 @@
 
 const articles = [...document.querySelectorAll("article.root")];
 const grids = new Map();
+const NARROW = matchMedia("(max-width: 61.99rem)"); // as in page.css: details stand below the table, out of sight
 
 /** Show what is told of a line of a tree's table. */
 async function tell(article, row) {
@@ -26,7 +27,9 @@ async function tell(article, row) {
     el("p", { class: "back" }, el("a", { href: `#${row.id}`, "data-back": true }, "Back to the tree")));
 }
 
-function enterDetails(article) {
+/** Go to what is told of the chosen line, once it is there. */
+async function enterDetails(article) {
+  await treeData(article).catch(() => null);
   const panel = article.querySelector(".details");
   (panel.querySelector("h4") ?? panel).focus();
 }
@@ -73,7 +76,7 @@ for (const article of articles) {
   grids.set(article, treegrid(body, (row) => {
     history.replaceState(null, "", `#${row.id}`);
     tell(article, row);
-  }, () => enterDetails(article)));
+  }, () => enterDetails(article), () => { if (NARROW.matches) enterDetails(article); }));
   article.querySelector("svg").addEventListener("click", (event) => {
     const mark = event.target.closest("[data-node], [data-edge]");
     if (mark) location.hash = mark.dataset.node ? `#${article.id}-n${mark.dataset.node}` : `#${article.id}-e${mark.dataset.edge}`;

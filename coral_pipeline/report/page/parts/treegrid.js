@@ -2,8 +2,9 @@
    opens a node or goes to its first child, left closes it or goes to its parent, Home and End to the first and last
    line. One line at a time can be reached by Tab; what has the focus is chosen, and Enter goes to what is told of it. */
 
-/** ``choose(row)`` is called for the line that is chosen, ``enter()`` when the reader wants to go to its details. */
-function treegrid(body, choose, enter) {
+/** ``choose(row)`` is called for the line that is chosen, ``enter()`` when the reader wants to go to its details;
+    ``clicked()`` after a line was chosen with the pointer. */
+function treegrid(body, choose, enter, clicked) {
   const rows = [...body.rows];
   const level = (row) => Number(row.dataset.level);
   body.parentElement.setAttribute("role", "treegrid");
@@ -69,7 +70,10 @@ function treegrid(body, choose, enter) {
     const row = event.target.closest("tr");
     event.preventDefault();
     if (event.target.closest(".twisty") && "inner" in row.dataset) setOpen(row, !isOpen(row));
-    else focus(row);
+    else {
+      focus(row);
+      clicked();
+    }
   });
   return { mark };
 }

@@ -1,0 +1,58 @@
+"""Texts of agents and tools, as they come into the page."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coral_pipeline.report.page.texts import TextPool, visible
+
+
+def test_terminal_colours_go_and_other_control_characters_are_seen() -> None:
+    assert visible("\x1b[1;31mred\x1b[0m\x00\x07\x1b[2Jend\rover") == "red␀␇␛[2Jend␍over"
+    assert visible("one\r\ntwo\tthree\n") == "one\ntwo\tthree\n"
+
+
+def test_characters_that_turn_the_text_around_are_seen() -> None:
+    assert visible("if admin\u202e # nimda ton\u2066") == "if admin⟨U+202E⟩ # nimda ton⟨U+2066⟩"
+
+
+@settings(max_examples=200)
+@given(st.text())
+def test_nothing_unseen_is_left(text: str) -> None:
+    shown = visible(text)
+    assert {unicodedata.category(c) for c in shown if c not in "\t\n"}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
+    assert {unicodedata.bidirectional(c) for c in shown}.isdisjoint(
+        {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    )
+    assert visible(shown) == shown
+    shown.encode()  # can be written
+
+
+def test_a_text_is_kept_once() -> None:
+    pool = TextPool(100)
+    assert [pool.put(text) for text in ("a", "b", "a")] == [0, 1, 0]
+    assert (pool.texts, pool.cut) == (["a", "b"], 0)
+
+
+def test_a_long_text_loses_its_middle_and_says_how_much() -> None:
+    """Of 1000 characters 100 are kept: the first 75 and the last 25."""
+    pool = TextPool(100)
+    pool.put("x" * 500 + "y" * 500)
+    assert pool.texts == [("x" * 75, 900, "y" * 25)]
+    assert pool.cut == 1
+
+
+@settings(max_examples=100)
+@given(st.text(min_size=101), st.integers(100, 120))
+def test_what_is_kept_and_what_is_left_out_add_up(text: str, limit: int) -> None:
+    pool = TextPool(limit)
+    kept = pool.texts[pool.put(text)]
+    if isinstance(kept, str):
+        assert len(text) <= limit and kept == visible(text)
+    else:
+        head, missing, tail = kept
+        assert len(text) > limit and missing == len(text) - limit
+        assert visible(text[: limit - limit // 4]) == head and visible(text[-(limit // 4) :]) == tail
