@@ -73,7 +73,7 @@ def _launch(student_run: str, assets_by_root: dict[RootKey, Sequence[str]], inst
         backfill_timestamp=time.time(),
         tags={STUDENT_RUN: student_run},
         dynamic_partitions_store=instance,
-        asset_graph_subset=AssetGraphSubset(partitions_subsets_by_asset_key=subsets, non_partitioned_asset_keys=set()),
+        asset_graph_subset=AssetGraphSubset(subsets),  # type: ignore[call-arg]  # both its fields have defaults
         title=f"coral-pipeline backfill {student_run}",
         description=None,
         run_config=None,
