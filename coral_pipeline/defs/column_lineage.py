@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import dagster as dg
+import pyarrow as pa
 
 from coral_pipeline.tables import TABLES, Table
 
@@ -269,10 +270,19 @@ def _schema_columns(asset: str, table: Table) -> Iterator[dg.TableColumn]:
         made_from = ", ".join(f"`{_told_in(asset, table.name, source)}`" for source in sources)
         yield dg.TableColumn(
             shown_name(asset, table.name, column.name),
-            str(column.type),
+            _type_name(column.type),
             f"{_as_markdown(column.description)} ← {made_from}" if sources else _as_markdown(column.description),
             dg.TableColumnConstraints(nullable=column.nullable),
         )
+
+
+def _type_name(type: pa.DataType) -> str:
+    """The type as the UI has room for it, beside descriptions: in pyarrow's words, less what is in a struct."""
+    if pa.types.is_list(type):
+        return f"list<{_type_name(type.value_type)}>"
+    if pa.types.is_struct(type):
+        return "struct"
+    return "json" if type == pa.json_() else str(type)
 
 
 def _told_in(asset: str, table: str, source: Source) -> str:

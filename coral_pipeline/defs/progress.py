@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 
+from coral_pipeline import tables
+from coral_pipeline.defs.metadata import at_a_glance, number, picture
+from coral_pipeline.defs.overview import BEST, EDGES, STATE, tell_overview
+from coral_pipeline.defs.pages import GLANCE, RESULT, against_root, gain
+from coral_pipeline.report.sketch import tree_sketch
+from coral_pipeline.report.tree_picture import tree_svg
+from coral_pipeline.search.output import edge_rows, node_rows
 from coral_pipeline.search.progress import Progress
 
 TURNS_BETWEEN, SECONDS_BETWEEN = 10, 30.0
 """An observation is made after so many turns or so many seconds: each costs up to 70 ms on a busy machine."""
+SECONDS_BETWEEN_OVERVIEWS = 300.0
+"""All roots of the Student run are looked at so often, beside the begin and end of each tree."""
+PICTURE = "tree so far"
 
 
 @dataclass(frozen=True)
@@ -25,21 +37,27 @@ class SearchControl:
 
 
 class ProgressLog:
-    """Observer of a search that writes observations of its partition."""
+    """Observer of a search that writes observations of its partition.
+
+    Each has its figures and a small picture, about 2 kB; the tree in full, ten times that, only where it has grown.
+    """
 
     def __init__(self, context: dg.AssetExecutionContext, control: SearchControl) -> None:
         """Begin the clock."""
         self._context = context
         self._watch = control.watch
-        self._began = self._written = time.monotonic()
-        self._turns: int | None = None
+        self._began = time.monotonic()
+        self._written = self._overview = -math.inf
+        self._turns = 0
+        self._drawn = 0
+        self._fraction: float | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Take up what has happened; turns known from an earlier try cost nothing and are not counted."""
+        """Take up what has happened: where it goes on at first, then what is new since the last observation."""
         self._watch(self._context.partition_key, progress)
         turns, now = sum(len(edge.turns) for edge in progress.tree.edges), time.monotonic()
-        if self._turns is None:
-            self._turns = turns
+        if self._fraction is None:
+            self._turns, self._fraction = turns, progress.fraction
         if turns - self._turns >= TURNS_BETWEEN or now - self._written >= SECONDS_BETWEEN:
             self._turns, self._written = turns, now
             self._context.log_event(
@@ -47,19 +65,51 @@ class ProgressLog:
                     self._context.asset_key,
                     partition=self._context.partition_key,
                     description=f"round {progress.round}, {progress.valid_edges} edges",
-                    metadata=self._metadata(progress, now - self._began),
+                    metadata=progress_page(progress, now - self._began, self._fraction) | self._picture(progress),
                 )
             )
+        if now - self._overview >= SECONDS_BETWEEN_OVERVIEWS:
+            self._overview = now
+            tell_overview(self._context)
 
-    def _metadata(self, progress: Progress, elapsed: float) -> dict[str, int | float]:
-        left = elapsed / progress.fraction - elapsed if progress.fraction else None
+    def _picture(self, progress: Progress) -> dict[str, Any]:
+        tree = progress.tree
+        if len(tree.edges) <= self._drawn:
+            return {}
+        self._drawn = len(tree.edges)
         return {
-            "round": progress.round,
-            "edges": progress.valid_edges,
-            "failed edges": progress.failed_edges,
-            "good leaves": progress.good_leaves,
-            "best score": progress.best_score,
-            "tokens": progress.tokens,
-            "seconds so far": round(elapsed, 1),
-            **({} if left is None else {"seconds left, about": round(left, 1)}),
+            PICTURE: picture(
+                PICTURE,
+                tree_svg(tables.NODES.build(node_rows(tree)), tables.EDGES.build(edge_rows(tree)), tree.direction),
+            )
         }
+
+
+def progress_page(progress: Progress, elapsed: float, before: float = 0.0) -> dict[str, Any]:
+    """What the page of a tree tells while it grows, after ``elapsed`` seconds of this try.
+
+    ``before``: the share of the search that was done when this try began.
+    """
+    tree = progress.tree
+    root, done = tree.root.score, progress.fraction - before
+    left = {"minutes left, about": number(elapsed / done * (1 - progress.fraction) / 60)} if done > 0 else {}
+    return {
+        STATE: "growing",
+        RESULT: f"{progress.fraction:.0%} done: round {progress.round}, "
+        f"{progress.valid_edges} of at most {progress.max_logical_edges} edges, {progress.good_leaves} of "
+        f"{progress.target_good_leaf_count} good leaves; {against_root(progress.best_score, root, tree.direction)}",
+        GLANCE: at_a_glance(tree_sketch(node_rows(tree), tree.direction)),
+        "done, percent": round(100 * progress.fraction),
+        "minutes so far": number(elapsed / 60),
+        **left,
+        BEST: number(progress.best_score),
+        "root score": number(root),
+        "gain over the root": number(gain(progress.best_score, root, tree.direction)),
+        EDGES: progress.valid_edges,
+        "failed edges": progress.failed_edges,
+        "good leaves": progress.good_leaves,
+        "rounds": progress.round,
+        "edges under way": len(progress.running),
+        "tokens": progress.tokens,
+        "megabytes on disk": number(progress.disk_bytes / 1e6),
+    }

@@ -10,7 +10,8 @@ from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import Tables
 from coral_pipeline.defs.lineage import Lineage
-from coral_pipeline.defs.overview import SCORE, STAGE, tag_number
+from coral_pipeline.defs.metadata import number
+from coral_pipeline.defs.overview import SCORE, STAGE
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
 from coral_pipeline.defs.superseding import replace_roots
@@ -123,8 +124,10 @@ def _report(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[
     roots = [read_root(folders.root(key)) for key in keys]
     found = [versions.root_version(root) for root in roots]
     for key, root, version in zip(keys, roots, found, strict=True):
-        told = {STAGE: root.node.stage or "", SCORE: tag_number(root.node.score)}
+        told = {STAGE: root.node.stage or "", SCORE: number(root.node.score)}
         context.log_event(
-            dg.AssetObservation(root_folders.key, partition=str(key), tags={versions.DATA_VERSION_TAG: version} | told)
+            dg.AssetObservation(
+                root_folders.key, partition=str(key), metadata=told, tags={versions.DATA_VERSION_TAG: version}
+            )
         )
     return found

@@ -15,7 +15,7 @@ from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.paths.rank import rank_paths
 from coral_pipeline.search.explore import explore_root
 from coral_pipeline.search.root_folder import read_root
-from coral_pipeline_tests.defs.world import RUN, World, failure, talk
+from coral_pipeline_tests.defs.world import RUN, World, failure, settings, talk
 from coral_pipeline_tests.search.growing import AnswerTeacher
 
 pytestmark = pytest.mark.slow
@@ -37,6 +37,8 @@ def partition(asset: str, world: World) -> str:
 @pytest.mark.parametrize("asset", PICTURES)
 def test_every_asset_shows_its_pictures_and_its_size(finished: World, asset: str) -> None:
     metadata = finished.metadata(asset, partition(asset, finished))
+    assert metadata["result"].value
+    assert 100 < len(metadata["at a glance"].md_str) < 1000, "longer ones are hidden behind a click"
     for picture in PICTURES[asset]:
         assert metadata[picture].md_str.startswith(f"![{picture}](data:image/svg+xml;base64,")
     assert metadata["dagster/row_count"].value > 0
@@ -96,12 +98,35 @@ def test_the_dataset_holds_the_selected_paths_of_every_root(finished: World) -> 
 
 def test_a_growing_tree_is_observed_as_it_grows(finished: World) -> None:
     for key in finished.keys:
-        observations = finished.observations("explored_trees", str(key))
+        ended, *observations = finished.observations("explored_trees", str(key))
+        assert ended.description == "done"
         assert observations
         edges = [int(str(observation.metadata["edges"].value)) for observation in observations]
         assert edges == sorted(edges, reverse=True)
-        names = {"round", "edges", "failed edges", "good leaves", "best score", "tokens", "seconds so far"}
-        assert names <= observations[0].metadata.keys()
+        first = observations[-1].metadata
+        assert (first["edges"].value, first["done, percent"].value) == (0, 0)
+        assert first["best score"].value == first["root score"].value
+        assert all("data:image/svg+xml" in str(made.metadata["at a glance"].value) for made in observations)
+        stored = [len(str(made.metadata)) for made in observations]
+        assert max(stored) < 12_000, "there may be hundreds for one tree"
+
+
+def test_all_trees_of_a_student_run_are_seen_at_a_glance(world: World) -> None:
+    world.materialize(["filtered_snapshots", "stage_labels", "selected_roots"], RUN)
+    done, broken, _ = world.keys
+    world.materialize(["explored_trees"], str(done))
+    world.settings = settings(teacher={"name": "scripted", "script": str(world.folder / "no-such-file.jsonl")})
+    assert not world.run(["explored_trees"], str(broken)).success
+
+    overview = world.observations("selected_roots", RUN)[0]
+    assert overview.description == "1 of 3 trees done, 1 failed, 1 to do"
+    assert "data:image/svg+xml" in str(overview.metadata["trees at a glance"].value)
+    rows = [record.data for record in overview.metadata["trees by root"].records]
+    assert [row["tree"] for row in rows] == ["done", "failed", "to do"]
+    summary = json.loads((world.folders.asset("explored_trees", str(done)) / "tree.json").read_text())
+    assert rows[0]["edges"] == summary["counts"]["valid_edges"]
+    chosen = tables.SELECTED_ROOTS.rows(world.folders.asset("selected_roots", RUN))
+    assert [(row["stage"], row["root score"]) for row in rows] == [(r["stage"], r["score"]) for r in chosen]
 
 
 def test_the_dataset_says_which_roots_are_not_done(world: World) -> None:

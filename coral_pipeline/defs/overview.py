@@ -1,0 +1,156 @@
+"""All roots of a Student run at a glance: which trees are done, growing, failed or yet to be grown, and what they gave.
+
+Every tree leaves its state in its latest observation; six questions to Dagster's storage gather those of a whole run.
+They are shown on the page of ``selected_roots``, above what its own materialization says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import dagster as dg
+
+from coral_pipeline.defs.metadata import at_a_glance, table_of
+from coral_pipeline.defs.partitions import ROOTS_NAME, SEPARATOR, RootKey
+from coral_pipeline.defs.under_way import partitions_under_way
+from coral_pipeline.report import sketch
+from coral_pipeline.settings import STAGES
+from coral_pipeline.student_run.layout import parse_snapshot_name
+
+State = Literal["done", "growing", "stopped", "failed", "to do"]
+COLOURS: Mapping[State, str] = {
+    "done": sketch.GREEN,
+    "growing": sketch.BLUE,
+    "stopped": sketch.ORANGE,
+    "failed": sketch.RED,
+    "to do": sketch.GREY,
+}
+STAGE, SCORE = "stage", "score"
+"""Metadata of the observations of ``root_folders``."""
+STATE, EDGES, BEST = "state", "edges", "best score"
+"""Metadata of the observations of ``explored_trees``."""
+ROOT_FOLDERS, TREES, ROOTS = dg.AssetKey("root_folders"), dg.AssetKey("explored_trees"), dg.AssetKey("selected_roots")
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=dg.MaterializeResult[Any])
+Asset = Callable[Concatenate[dg.AssetExecutionContext, P], R]
+
+
+@dataclass(frozen=True)
+class RootState:
+    """A root and its tree."""
+
+    root: RootKey
+    stage: str
+    """As in ``tables.SELECTED_ROOTS``; empty: chosen before stages were told."""
+    state: State
+    edges: int | None
+    best_score: float | None
+    root_score: float | None
+    """None: not known."""
+
+
+def watched(asset: Asset[P, R]) -> Asset[P, R]:
+    """Let an asset that grows trees tell how it ended, however it did; that one grows is told by ``progress``."""
+
+    @functools.wraps(asset)
+    def run(context: dg.AssetExecutionContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ended: dict[str, Any] = {STATE: "failed"}
+        try:
+            made = asset(context, *args, **kwargs)
+            told = made.metadata or {}
+            ended = {STATE: "done", EDGES: told[EDGES], BEST: told[BEST]}
+        except dg.DagsterExecutionInterruptedError:
+            ended = {STATE: "stopped"}
+            raise
+        finally:
+            key, state = context.partition_key, ended[STATE]
+            context.log_event(dg.AssetObservation(TREES, partition=key, description=state, metadata=ended))
+            tell_overview(context)
+        return made
+
+    return run
+
+
+def tell_overview(context: dg.AssetExecutionContext) -> None:
+    """Show how far all trees of the Student run are whose root the context's partition is."""
+    student_run = RootKey.parse(context.partition_key).student_run
+    states = list(root_states(student_run, context.instance))
+    context.log_event(
+        dg.AssetObservation(
+            ROOTS,
+            partition=student_run,
+            description=_in_words(states),
+            metadata={
+                "trees so far": _in_words(states),
+                "trees at a glance": at_a_glance(_picture(states)),
+                "trees by root": table_of(map(_row, states)),
+            },
+        )
+    )
+
+
+def root_states(student_run: str, instance: dg.DagsterInstance) -> Iterator[RootState]:
+    """The roots of a Student run in run order."""
+    keys = sorted(key for key in instance.get_dynamic_partitions(ROOTS_NAME) if key.startswith(student_run + SEPARATOR))
+    roots, trees = _latest(ROOT_FOLDERS, keys, instance), _latest(TREES, keys, instance)
+    under_way = partitions_under_way(instance)
+    for key in keys:
+        root, tree = roots.get(key, {}), trees.get(key, {})
+        yield RootState(
+            root=RootKey.parse(key),
+            stage=str(root.get(STAGE, "")),
+            state=_state(tree.get(STATE), key in under_way),
+            edges=tree.get(EDGES),
+            best_score=tree.get(BEST),
+            root_score=root.get(SCORE),
+        )
+
+
+def _latest(asset: dg.AssetKey, keys: list[str], instance: dg.DagsterInstance) -> dict[str, dict[str, Any]]:
+    """Metadata of the latest observation of each partition that has one."""
+    observed = dg.DagsterEventType.ASSET_OBSERVATION
+    places = instance.event_log_storage.get_latest_storage_id_by_partition(asset, observed, set(keys))
+    if not places:
+        return {}
+    wanted = dg.AssetRecordsFilter(asset, storage_ids=list(places.values()))
+    records = instance.fetch_observations(wanted, limit=len(places)).records
+    made = [record.asset_observation for record in records if record.asset_observation is not None]
+    return {str(one.partition): {name: value.value for name, value in one.metadata.items()} for one in made}
+
+
+def _state(told: object, is_under_way: bool) -> State:
+    """What was told last, unless the process that told it was killed."""
+    if told == "growing":
+        return "growing" if is_under_way else "stopped"
+    return next((state for state in COLOURS if state == told), "to do")
+
+
+def _in_words(states: list[RootState]) -> str:
+    counts = Counter(state.state for state in states)
+    others = (f"{counts[state]} {state}" for state in COLOURS if state != "done" and counts[state])
+    return ", ".join((f"{counts['done']} of {len(states)} trees done", *others))
+
+
+def _picture(states: list[RootState]) -> str:
+    counts = Counter((state.stage, state.state) for state in states)
+    stages = [*STAGES, ""] if any(not state.stage for state in states) else STAGES
+    shown = [state for state in COLOURS if any(counts[stage, state] for stage in stages) or state == "done"]
+    bars = {stage: [counts[stage, state] for state in shown] for stage in stages}
+    return sketch.bars_sketch(bars, {state: COLOURS[state] for state in shown})
+
+
+def _row(state: RootState) -> dict[str, Any]:
+    parts = parse_snapshot_name(state.root.root)
+    return {
+        "root": f"{parts.global_index} {parts.agent_id}" if parts else state.root.root,
+        "stage": state.stage,
+        "tree": state.state,
+        "edges": state.edges,
+        "root score": state.root_score,
+        "best score": state.best_score,
+    }
