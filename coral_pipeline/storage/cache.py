@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from coral_pipeline import provenance
@@ -12,7 +13,7 @@ from coral_pipeline.provenance import Provenance
 from coral_pipeline.storage import archive, workshop
 from coral_pipeline.storage.interface import SEPARATOR
 
-_UNUSED_SECONDS = 86_400
+_UNUSED_SECONDS = 30 * 86_400
 """Versions that nobody has fetched for so long give way to a newer one."""
 
 
@@ -48,11 +49,14 @@ class Cache:
                 new.rename(folder)
         self._verified.add(folder)
 
-    def remove_unused(self, folder: Path) -> None:
-        """Remove the versions beside ``folder`` that nobody has fetched for a day."""
-        for other in folder.parent.iterdir():
-            if len(other.name) == len(folder.name) and other.stat().st_mtime < time.time() - _UNUSED_SECONDS:
-                _remove(other)
+    def keep_version(self, new: Path, folder: Path) -> None:
+        """Likewise of a version; others of its partition that nobody has fetched for long are removed."""
+        self.keep(new, folder)
+        versions = [other for other in folder.parent.iterdir() if len(other.name) == len(folder.name)]
+        for other in versions:
+            with suppress(FileNotFoundError):  # another process removes it as well
+                if other.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+                    _remove(other)
 
     def _is_intact(self, folder: Path, problem: Callable[[], str | None]) -> bool:
         if not folder.is_dir():

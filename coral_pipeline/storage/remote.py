@@ -84,7 +84,7 @@ class RemoteStorage:
             made = complete(describe(aside), aside)
             self._publish(asset, partition, made, aside)
             provenance.write(made, aside)
-            self._cache.keep(aside, self._cache.folder(asset, partition, made))
+            self._cache.keep_version(aside, self._cache.folder(asset, partition, made))
 
     def place(self, asset: str, partition: str) -> Path:
         """A folder under the scratch folder: what grows stays on the machine on which it began."""
@@ -167,8 +167,7 @@ class RemoteStorage:
             provenance.write(made, aside)
             problem = next(provenance.changes(made, aside), None)
             if problem is None:
-                self._cache.keep(aside, folder)
-                self._cache.remove_unused(folder)
+                self._cache.keep_version(aside, folder)
             return problem
 
     def _publish(self, asset: str, partition: str, made: Provenance, aside: Path) -> None:

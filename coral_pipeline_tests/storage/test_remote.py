@@ -1,0 +1,174 @@
+"""An object store: what is fetched is what was written, or the difference is told."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from coral_pipeline.errors import BadInput
+from coral_pipeline.provenance import PROVENANCE_FILE
+from coral_pipeline.storage import Storage
+from coral_pipeline.storage.store import ObjectStore
+from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, read, write
+
+DAY = 86_400
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The folder of the partition on the store."""
+    return tmp_path / "store" / ASSET / "run" / "root"
+
+
+def versions(store: Path) -> list[Path]:
+    """Folders that hold objects: on a store there are no others."""
+    return sorted(path for path in store.iterdir() if path.name.startswith("v-") and any(path.iterdir()))
+
+
+def forget(scratch: Path) -> None:
+    """As another machine, which has fetched nothing yet."""
+    scratch.rename(scratch.with_name(f"scratch-{time.monotonic_ns()}"))
+
+
+def test_one_version_is_kept_on_the_store(remote: Storage, store: Path) -> None:
+    write(remote, {"a": "1"})
+    write(remote, {"a": "2"})
+    assert len(versions(store)) == 1
+    assert [path.name for path in store.iterdir() if path.is_file()] == [PROVENANCE_FILE]
+
+
+def test_a_changed_object_is_found_and_named(remote: Storage, store: Path, scratch: Path) -> None:
+    write(remote, {"a": "1", "b": "1"})
+    (versions(store)[0] / "b").write_text("2")
+    forget(scratch)
+    with pytest.raises(BadInput, match=r"ranked_paths/run/root/v-[0-9a-f]+: b: has changed"):
+        remote.fetch(ASSET, PARTITION)
+    (versions(store)[0] / "b").unlink()
+    with pytest.raises(BadInput, match="b: is missing; make the partition again"):
+        remote.fetch(ASSET, PARTITION)
+
+
+def test_a_changed_file_in_a_copied_folder_is_found_and_named(remote: Storage, store: Path, scratch: Path) -> None:
+    write(remote, {"a": "1", "copied/x": "0123456789"})
+    (packed,) = (store / "copied").iterdir()
+    packed.write_bytes(packed.read_bytes().replace(b"0123456789", b"9876543210"))
+    forget(scratch)
+    with pytest.raises(BadInput, match="tar: x: has changed"):
+        remote.fetch_folder(ASSET, PARTITION, "copied")
+    packed.unlink()
+    with pytest.raises(BadInput, match="tar: is missing"):
+        remote.fetch_folder(ASSET, PARTITION, "copied")
+    with pytest.raises(BadInput, match="root/other: is not there"):
+        remote.fetch_folder(ASSET, PARTITION, "other")
+
+
+def test_what_was_changed_in_the_cache_is_fetched_again(url: str, remote: Storage) -> None:
+    write(remote, {"a": "1", "copied/x": "1"})
+    folder = remote.fetch(ASSET, PARTITION)
+    remote.fetch_folder(ASSET, PARTITION, "copied")
+    (folder / "a").write_text("2")
+    (folder / "copied" / "x").write_text("2")
+    assert read(another_process(url, folder)) == {"a": "1", "copied/x": "1"}
+
+
+def another_process(url: str, folder: Path) -> Storage:
+    """The same storage as a process that has just started sees it."""
+    from coral_pipeline.storage.remote import RemoteStorage
+
+    scratch = next(above.parent for above in folder.parents if above.name == "fetched")
+    return RemoteStorage(ObjectStore(url), scratch)
+
+
+def test_damaged_provenance_is_told_and_replaced(remote: Storage, store: Path) -> None:
+    write(remote, {"a": "1"})
+    (store / PROVENANCE_FILE).write_text("{")
+    with pytest.raises(BadInput, match=r"root/provenance\.json: is damaged"):
+        remote.fetch(ASSET, PARTITION)
+    write(remote, {"a": "2"})
+    assert read(remote) == {"a": "2"}
+
+
+def test_nothing_to_fetch_is_told(remote: Storage) -> None:
+    with pytest.raises(BadInput, match="store/ranked_paths/run/root: there is nothing yet; make it first"):
+        remote.fetch(ASSET, PARTITION)
+
+
+def test_a_version_that_is_replaced_while_it_is_fetched_gives_way_to_the_new_one(
+    remote: Storage, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(remote, {"a": "1", "b": "1"})
+    forget(scratch)
+    download, replaced = ObjectStore.download, []
+
+    def interrupted(store: ObjectStore, name: str, file: Path) -> None:
+        download(store, name, file)
+        if not replaced:
+            replaced.append(name)
+            write(remote, {"a": "2", "b": "2"})
+
+    monkeypatch.setattr(ObjectStore, "download", interrupted)
+    folder = remote.fetch(ASSET, PARTITION)
+    assert replaced and (folder / "a").read_text() == (folder / "b").read_text() == "2"
+
+
+def test_one_that_is_replaced_again_and_again_is_given_up(
+    remote: Storage, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(remote, {"a": "0", "b": "0"})
+    forget(scratch)
+    download = ObjectStore.download
+
+    def interrupted(store: ObjectStore, name: str, file: Path) -> None:
+        if name.endswith("/b"):
+            write(remote, {"a": str(time.monotonic_ns()), "b": "0"})
+        download(store, name, file)
+
+    monkeypatch.setattr(ObjectStore, "download", interrupted)
+    with pytest.raises(BadInput, match="changed while it was read; run it again"):
+        another_process(remote.address("", "").split("//run")[0].rstrip("/"), scratch / "x" / "fetched" / "y").fetch(
+            ASSET, PARTITION
+        )
+
+
+def test_what_killed_uploads_left_is_removed_a_day_later(remote: Storage, store: Path) -> None:
+    write(remote, {"a": "1"})
+    for name, age in (("v-0123456789abcdef", 2 * DAY), ("v-fedcba9876543210", 60)):
+        (store / name).mkdir()
+        (store / name / "a").write_text("half")
+        os.utime(store / name / "a", (time.time() - age,) * 2)
+    write(remote, {"a": "2"})
+    left = {path.name for path in versions(store)}
+    assert "v-0123456789abcdef" not in left and "v-fedcba9876543210" in left and len(left) == 2
+    assert read(remote) == {"a": "2"}
+
+
+def test_versions_that_nobody_fetches_any_more_leave_the_cache(remote: Storage, scratch: Path) -> None:
+    write(remote, {"a": "1"})
+    old = remote.fetch(ASSET, PARTITION)
+    os.utime(old, (time.time() - 31 * DAY,) * 2)
+    write(remote, {"a": "2"})
+    recent = remote.fetch(ASSET, PARTITION)
+    write(remote, {"a": "3"})
+    assert remote.fetch(ASSET, PARTITION).exists() and recent.exists() and not old.exists()
+
+
+def test_another_machines_tree_of_other_making_is_moved_aside(remote: Storage) -> None:
+    place = remote.place(ASSET, PARTITION)
+    place.mkdir(parents=True)
+    (place / "a").write_text("mine")
+    with remote.writing(ASSET, PARTITION, lambda folder: described(folder, settings={"depth": 3})) as out:
+        (out / "a").write_text("theirs")
+    remote.seal(ASSET, PARTITION, described, ["a"])
+    assert read(remote) == {"a": "mine"}
+    assert read(remote, "superseded", f"{PARTITION}|1") == {"a": "theirs"}
+
+
+def test_a_store_that_fails_is_named_with_its_object(remote: Storage, store: Path) -> None:
+    store.parent.mkdir(parents=True)
+    store.write_text("a file where a folder belongs")
+    with pytest.raises(OSError) as raised:
+        write(remote, {"a": "1"})
+    assert "ranked_paths/run/root" in str(raised.value.filename)

@@ -1,0 +1,115 @@
+"""What holds wherever the files lie: partitions are replaced as a whole, and nothing of others is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coral_pipeline import provenance
+from coral_pipeline.errors import BadInput
+from coral_pipeline.storage import Storage, open_storage
+from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, put, read, write
+
+
+def test_what_is_written_is_read_again(storage: Storage) -> None:
+    write(storage, {"a": "1", "sub/b": "2"})
+    assert read(storage) == {"a": "1", "sub/b": "2"}
+    made = storage.provenance(ASSET, PARTITION)
+    assert made is not None and set(made.files) == {"a", "sub/b"}
+    folder = storage.fetch(ASSET, PARTITION)
+    assert provenance.read(folder) == made and not list(provenance.changes(made, folder))
+
+
+def test_a_new_version_replaces_the_earlier_one_with_all_its_files(storage: Storage) -> None:
+    write(storage, {"a": "1", "sub/b": "2"})
+    write(storage, {"a": "3"})
+    assert read(storage) == {"a": "3"}
+
+
+def test_a_making_that_fails_leaves_the_earlier_one(storage: Storage) -> None:
+    write(storage, {"a": "1"})
+    with pytest.raises(OSError, match="full"), storage.writing(ASSET, PARTITION, described) as out:
+        put(out, {"a": "2"})
+        raise OSError("full")
+    assert read(storage) == {"a": "1"}
+
+
+def test_copied_folders_are_replaced_as_a_whole_and_others_stay(storage: Storage) -> None:
+    write(storage, {"a": "1", "copied-1/x": "1", "copied-1/deep/y": "1", "copied-2/x": "1"})
+    write(storage, {"a": "2", "copied-1/x": "2"})
+    found = read(storage)
+    assert found["copied-1/x"] == "2" and "copied-1/deep/y" not in found
+    made = storage.provenance(ASSET, PARTITION)
+    assert made is not None and set(made.folders) == {"copied-1"} and "copied-1/x" not in made.files
+
+
+def test_links_modes_and_odd_names_of_a_copied_folder_come_back(storage: Storage) -> None:
+    with storage.writing(ASSET, PARTITION, described) as out:
+        put(out, {"a": "1", "copied/bin/run": "#!/bin/sh\n", "copied/line\nbreak": "x", "copied/ümläut": "y"})
+        (out / "copied" / "bin" / "run").chmod(0o755)
+        (out / "copied" / "link").symlink_to("bin/run")
+        put(out, {})
+    folder = storage.fetch_folder(ASSET, PARTITION, "copied")
+    assert (folder / "link").readlink() == Path("bin/run")
+    assert (folder / "bin" / "run").stat().st_mode & 0o111
+    assert (folder / "line\nbreak").read_text() == "x" and (folder / "ümläut").read_text() == "y"
+
+
+def test_what_grew_is_sealed_and_stays_where_it_grows(storage: Storage) -> None:
+    place = storage.place(ASSET, PARTITION)
+    put(place, {"a": "1", "work/journal": "not for others"})
+    storage.seal(ASSET, PARTITION, described, ["a"])
+    assert read(storage)["a"] == "1"
+    made = storage.provenance(ASSET, PARTITION)
+    assert made is not None and set(made.files) == {"a"}
+    assert (place / "work" / "journal").exists()
+
+
+def test_what_is_superseded_is_kept_and_no_longer_there(storage: Storage) -> None:
+    for content in ("1", "2"):
+        put(storage.place(ASSET, PARTITION), {"a": content, "work/journal": content})
+        storage.seal(ASSET, PARTITION, described, ["a"])
+        where = storage.supersede(ASSET, PARTITION)
+        assert where.endswith(f"superseded/run/root/{content}")
+        assert storage.provenance(ASSET, PARTITION) is None
+        assert not storage.place(ASSET, PARTITION).exists()
+    for content in ("1", "2"):
+        kept = read(storage, "superseded", f"{PARTITION}|{content}")
+        assert kept["a"] == content
+        assert (storage.place("superseded", f"{PARTITION}|{content}") / "work" / "journal").read_text() == content
+
+
+def test_only_one_process_works_in_a_place(storage: Storage) -> None:
+    with (
+        storage.alone(ASSET, PARTITION),
+        pytest.raises(BadInput, match="another run is at work there"),
+        storage.alone(ASSET, PARTITION),
+    ):
+        pass
+    with storage.alone(ASSET, PARTITION), storage.alone(ASSET, "run|other"):
+        pass
+
+
+def test_partitions_that_were_made_are_known(storage: Storage) -> None:
+    assert storage.partitions(ASSET) == []
+    for partition in ("run|b", "run|a", "other"):
+        write(storage, {"a": "1"}, partition=partition)
+    write(storage, {"a": "1"}, asset="another")
+    assert storage.partitions(ASSET) == ["other", "run|a", "run|b"]
+
+
+def test_notes_lie_beside_what_is_there_and_nowhere_else(storage: Storage) -> None:
+    storage.note(ASSET, PARTITION, "note.json", "{}")
+    assert storage.partitions(ASSET) == []
+    write(storage, {"a": "1"})
+    storage.note(ASSET, PARTITION, "note.json", "{}")
+    write(storage, {"a": "2"})
+    storage.note(ASSET, PARTITION, "note.json", None)
+    storage.note(ASSET, PARTITION, "note.json", None)
+    assert read(storage) == {"a": "2"}
+
+
+def test_a_url_that_nothing_here_knows_is_refused_with_what_to_install_or_write() -> None:
+    with pytest.raises(BadInput, match="nowhere://bucket: .*give a folder or a URL such as s3://"):
+        open_storage("nowhere://bucket")
