@@ -1,0 +1,75 @@
+"""The report of the bundled run, as a person who was sent it reads it: from the file, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from coral_pipeline import tables
+from coral_pipeline_tests.browser import SCREENSHOTS, chromium, opened, sideways
+from coral_pipeline_tests.end_to_end.conftest import TOUR, Finished, coral_pipeline
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def report(bundled: Finished, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("sent") / "tour.html"
+    ended = coral_pipeline("report", TOUR, "--out", bundled.out, "--html", file)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"{file}: 0.") and ended.out.endswith("2 of 2 trees are finished\n")
+    return file
+
+
+def test_it_is_small_enough_to_send(report: Path) -> None:
+    """Two trees of five edges; the whole bundled run has six of 33, and 5 MB to be under."""
+    assert report.stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_node_is_clicked_its_diff_and_its_transcript_are_read(
+    browser: Browser, bundled: Finished, report: Path, width: int
+) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    root = tables.SELECTED_ROOTS.rows(bundled.out / "selected_roots" / "tour")[0]["root"]
+    tree = bundled.out / "explored_trees" / "tour" / root
+    edge = next(row for row in tables.EDGES.rows(tree) if row["child_id"] == 1)
+    turn = next(row for row in tables.TURNS.rows(tree) if (row["edge_id"], row["turn"]) == (edge["edge_id"], 1))
+    added = [line for line in turn["code_diff"].splitlines() if line.startswith("+") and not line.startswith("+++")]
+    with opened(browser, report, width=width) as found:
+        page = found.page
+        page.locator("#r0 .details h4").wait_for()
+        page.screenshot(path=SCREENSHOTS / f"report {width} top.png")
+        page.locator("#r0 .tree a", has_text="Node 1").first.click()
+        details = page.locator("#r0 .details")
+        details.locator("h4", has_text="Node 1").wait_for()
+        assert details.locator("ins").all_text_contents()[: len(added)] == [f"{line}\n" for line in added]
+        details.locator(".transcript summary").first.click()
+        messages = [row for row in tables.MESSAGES.rows(tree) if (row["edge_id"], row["turn"]) == (edge["edge_id"], 1)]
+        details.locator(".message").first.wait_for()
+        assert details.locator(".turn").first.locator(".message").count() == len(messages)
+        said = details.locator(".turn").first.locator(".message.assistant .text pre").all_text_contents()
+        assert said == [row["content"][0]["text"] for row in messages if row["role"] == "assistant"]
+        details.locator(".diff").first.scroll_into_view_if_needed()
+        page.screenshot(path=SCREENSHOTS / f"report {width} node.png")
+        page.locator("#trees").scroll_into_view_if_needed()
+        page.screenshot(path=SCREENSHOTS / f"report {width}.png", full_page=True)
+        assert sideways(page) == 0
+        assert found.console == [] and found.requests == [report.as_uri()]
+
+
+def test_what_cannot_be_reported_is_told_in_one_line(bundled: Finished, tmp_path: Path) -> None:
+    nothing = coral_pipeline("report", "no-such-run", "--out", bundled.out)
+    assert nothing.code == 1 and "holds nothing of a Student run 'no-such-run'" in nothing.err
+    nowhere = coral_pipeline("report", "tour", "--out", bundled.out, "--html", tmp_path / "no" / "such" / "folder.html")
+    assert nowhere.code == 1 and nowhere.err.endswith("choose another --html\n")
+    assert nothing.err.count("\n") == nowhere.err.count("\n") == 1
