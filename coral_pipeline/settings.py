@@ -236,6 +236,8 @@ class EmbeddedSettings(Settings):
     """Time limit of an eval where the task gives none."""
     grading_grace_seconds: float = Field(default=5.0, ge=0)
     """How long past its limit an eval may take to say so itself before it is killed."""
+    grader_python: Path | None = None
+    """Python that has the package of the task's ``grader.entrypoint`` installed; None: the one that runs this."""
     min_free_bytes: int = Field(default=16 << 20, ge=0)
     """Free disk space without which a turn is not begun, nor believed when it ends."""
     max_tree_bytes: int = Field(default=16 << 30, ge=1 << 20)
@@ -412,6 +414,8 @@ class OpenCodeSettings(Settings):
     """Time limit of an eval where the task gives none."""
     grading_grace_seconds: float = Field(default=30.0, ge=0)
     """How long past its limit an eval may take to say so itself before it is killed."""
+    grader_python: Path | None = None
+    """Python that has the package of the task's ``grader.entrypoint`` installed; None: the one that runs this."""
     code_diff_bytes: int = Field(default=100_000, ge=0)
     """A turn's code diff beyond this is cut; it decides nothing, so a tree goes on when it is changed."""
     max_state_bytes: int = Field(default=4 << 30, ge=1 << 20)

@@ -15,6 +15,7 @@ from coral_pipeline.student_run.guarded import Folder, Missing, Unreadable
 from coral_pipeline.student_run.layout import (
     GRADER_FOLDER,
     METADATA_FILE,
+    PRIVATE_FOLDER,
     SNAPSHOTS_FOLDER,
     TASK_FILE,
     parse_snapshot_name,
@@ -25,7 +26,7 @@ from coral_pipeline.tables import SELECTED_ROOTS, replaced_when_done
 from coral_pipeline.tree_copy import copy_tree, remove_tree
 
 TASK_FOLDER = "task"
-"""Beside the folder of the roots: task.yaml and, where the run brings one, grader/."""
+"""Beside the folder of the roots: task.yaml and, where the run brings them, grader/ and private/."""
 _ELSEWHERE = "move it away, or choose another output folder"
 
 
@@ -86,19 +87,21 @@ def _copy_root(snapshots: Folder, row: Mapping[str, Any], out: Path, earlier: fr
 
 
 def _copy_task(run: Folder, task_folder: Path) -> list[str]:
-    """Copy task.yaml and grader/, so that a root can be explored without the Student run."""
+    """Copy task.yaml, grader/ and private/, so that a root can be explored without the Student run."""
     task_folder.mkdir(parents=True, exist_ok=True)
-    task, task_copy, grader_copy = run.read(TASK_FILE, TASK_LIMIT), task_folder / TASK_FILE, task_folder / GRADER_FOLDER
+    task, task_copy = run.read(TASK_FILE, TASK_LIMIT), task_folder / TASK_FILE
     left_out: list[str] = []
-    try:
-        with run.folder(GRADER_FOLDER) as grader, _replacing(grader_copy) as new:
-            left_out = copy_tree(grader.real_path(), new)
-    except Missing:
-        if grader_copy.exists() and task_copy.exists() and task_copy.read_bytes() != task:
-            raise BadInput(grader_copy, "is another task's, and this Student run has no grader", _ELSEWHERE) from None
+    for name in (GRADER_FOLDER, PRIVATE_FOLDER):
+        copy = task_folder / name
+        try:
+            with run.folder(name) as folder, _replacing(copy) as new:
+                left_out += [f"{name}/{line}" for line in copy_tree(folder.real_path(), new)]
+        except Missing:
+            if copy.exists() and task_copy.exists() and task_copy.read_bytes() != task:
+                raise BadInput(copy, f"is another task's, and this Student run has no {name}/", _ELSEWHERE) from None
     with replaced_when_done(task_copy) as partial:
         partial.write_bytes(task)
-    return [f"{GRADER_FOLDER}/{line}" for line in left_out]
+    return left_out
 
 
 def _earlier_roots(out: Path) -> frozenset[str]:

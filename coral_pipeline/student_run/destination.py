@@ -15,7 +15,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.student_run.guarded import Folder, Unreadable
 from coral_pipeline.student_run.layout import METADATA_FILE, SNAPSHOTS_FOLDER, parse_snapshot_name
 from coral_pipeline.tables import Table
-from coral_pipeline.tree_copy import copy_tree
+from coral_pipeline.tree_copy import copy_file, copy_tree
 
 IMPORTER = "coral-pipeline import-run, format 1"
 """What made a snapshot; the number grows when the same CORAL run would give other bytes."""
@@ -96,6 +96,14 @@ class Destination:
         copy_tree(source, copy)
         for cache in list(copy.rglob("__pycache__")):
             shutil.rmtree(cache)
+        self._put(copy, self._path / name)
+
+    def put_together(self, name: str, sources: Iterable[Path]) -> None:
+        """Copy files and folders into a folder ``name``."""
+        copy = self._scratch / name
+        copy.mkdir()
+        for source in sources:
+            (copy_tree if source.is_dir() else copy_file)(source, copy / source.name)
         self._put(copy, self._path / name)
 
     def _put(self, finished: Path, target: Path) -> None:

@@ -24,10 +24,11 @@ from coral_pipeline.student_run.layout import (
     CODE_FOLDER,
     GRADER_FOLDER,
     METADATA_FILE,
+    PRIVATE_FOLDER,
     SHARED_FOLDER,
     TASK_FILE,
 )
-from coral_pipeline.student_run.task_config import student_task
+from coral_pipeline.student_run.task_config import private_names, student_task
 
 MOST_LEFT_OUT_LINES = 20
 """Lines on what was left out of a snapshot that its metadata keeps."""
@@ -82,7 +83,7 @@ def import_run(
         with open_destination(student_run) as destination, open_objects(run.object_folders) as objects:
             destination.check_snapshots({place.snapshot: place.record.commit_hash for place in places})
             destination.put_text(TASK_FILE, task)
-            _copy_grader(run, destination)
+            _copy_grader(run, destination, task)
             importer = _Importer(objects, destination)
             report = [importer.row(place) for place in track(places)]
             report += [_row(name, None, None, "record", problem) for name, problem in run.unusable]
@@ -194,11 +195,14 @@ def _left_behind(record: Record) -> Callable[[PurePosixPath, bool], bool]:
     return skip
 
 
-def _copy_grader(run: CoralRun, destination: Destination) -> None:
-    """Copy the grader, which CORAL keeps from the agents, where the task has one of its own (no ``entrypoint``)."""
+def _copy_grader(run: CoralRun, destination: Destination, task: str) -> None:
+    """Copy what CORAL keeps from the agents: the grader, where it is no package, and ``grader.private``."""
     grader = run.private / "eval"
     if grader.is_dir() and grader.resolve() == grader:
         destination.put_folder(GRADER_FOLDER, grader)
+    private = [run.private / name for name in private_names(task)]
+    if there := [path for path in private if path.exists() and path.resolve() == path]:
+        destination.put_together(PRIVATE_FOLDER, there)
 
 
 def _imported(place: Place, metadata: dict[str, Any]) -> dict[str, Any]:

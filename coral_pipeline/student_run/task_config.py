@@ -44,6 +44,14 @@ def student_task(config: bytes) -> str:
     return str(yaml.safe_dump(cleaned, sort_keys=False, allow_unicode=True, width=100))
 
 
+def private_names(task: str) -> list[str]:
+    """Names of what only the task's grader may see (``grader.private``), as they lie in CORAL's ``.coral/private``."""
+    grader = yaml.safe_load(task).get("grader")
+    private = grader.get("private") if isinstance(grader, dict) else None
+    paths = [path for path in private if isinstance(path, str)] if isinstance(private, list) else []
+    return [name for path in paths if (name := PurePosixPath(path).name) not in ("", "..")]
+
+
 def _agents(agents: Any) -> dict[str, Any]:
     if not isinstance(agents, dict):
         return {}

@@ -332,13 +332,16 @@ def test_metadata_too_deep_to_write_is_named(run: Path, out: Path, monkeypatch: 
     assert names(out) == set()
 
 
-def test_the_task_and_its_grader_come_along(run: Path, out: Path) -> None:
+def test_the_task_its_grader_and_private_data_come_along(run: Path, out: Path) -> None:
     (run / "grader").mkdir()
     (run / "grader" / "grader.py").write_text("class Grader: ...\n")
     (run / "grader" / "answers").symlink_to("/etc")
+    (run / "private").mkdir()
+    (run / "private" / "cases.json").write_text("[1]")
     assert select(run, out, 1) == ["grader/answers: is a link that leads outside (/etc)"]
     task = out.parent / "task"
-    assert names(task) == {"task.yaml", "grader"}
+    assert names(task) == {"task.yaml", "grader", "private"}
+    assert (task / "private" / "cases.json").read_text() == "[1]"
     assert (task / "task.yaml").read_bytes() == (run / "task.yaml").read_bytes()
     assert (task / "grader" / "grader.py").read_text() == "class Grader: ...\n"
 

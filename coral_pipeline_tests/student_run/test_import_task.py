@@ -109,6 +109,23 @@ def test_a_configuration_that_is_none_is_refused_before_anything_is_written(
     assert not (tmp_path / "student").exists()
 
 
+def test_what_only_the_grader_may_see_comes_along(tmp_path: Path) -> None:
+    config = "grader: {private: [data/cases, /srv/answers.json, never/copied.json]}\n"
+    run = CoralRun(tmp_path / "run", config=config)
+    run.attempt(1.0)
+    private = run.path / ".coral" / "private"
+    (private / "cases").mkdir()
+    (private / "cases" / "hard.txt").write_text("hard")
+    (private / "answers.json").write_text("[]")
+    (private / "grader_venv").mkdir()
+    student = tmp_path / "student"
+    import_run(run.path, student)
+    assert sorted(path.name for path in (student / "private").iterdir()) == ["answers.json", "cases"]
+    assert (student / "private" / "cases" / "hard.txt").read_text() == "hard"
+    assert (student / "grader" / "grader.py").is_file()
+    import_run(run.path, student)
+
+
 def test_the_direction_of_the_run_is_kept(tmp_path: Path) -> None:
     run = CoralRun(tmp_path / "run", config="grader: {direction: minimize}\n")
     run.attempt(1.0)

@@ -90,7 +90,7 @@ class Grounds:
                 folder / "fork" / "code": CODE,
                 folder / "fork" / "shared": SHARED,
                 folder / "grading": PRIVATE,
-                self.task.grader_dir: f"{PRIVATE}/eval",
+                **{source: f"{PRIVATE}/{name}" for name, source in self.task.private.items()},
                 self.workdir: "/coral/states",
                 Path(__file__).parents[2]: "/python/coral_pipeline",
                 Path(sys.prefix): "/python",

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 BEHAVIOUR_VERSION = 3
 """Raised whenever the same edge may be answered otherwise than before."""
-_UNDECIDING = {"min_free_bytes", "max_tree_bytes", "code_diff_bytes"}
+_UNDECIDING = {"min_free_bytes", "max_tree_bytes", "code_diff_bytes", "grader_python"}
 """Settings that have no part in what the teacher answers."""
 
 
@@ -62,7 +62,7 @@ class EmbeddedTeacher:
         """
         if task_dir is None:
             raise BadInput(root_dir, "no task.yaml near it", "keep the task's folder beside the root's")
-        task = Task.read(task_dir)
+        task = Task.read(task_dir, settings.grader_python, "embedded.grader_python")
         task = task if direction is None else task.directed(direction)
         return cls(root_dir, Grounds(task, Root.read(root_dir), workdir.absolute(), seed, settings))
 

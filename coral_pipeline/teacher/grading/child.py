@@ -62,20 +62,28 @@ def load_grader(request: dict[str, Any]) -> Any:
         for name in [name for name in sys.modules if name.partition(".")[0] == "coral"]:
             del sys.modules[name]  # another package of that name, or a part of CORAL without what it needs
         sys.path.insert(0, request["stand_in"])
-    path = f"{request['private_dir']}/eval/grader.py"
-    module = types.ModuleType("task_grader")
-    module.__file__ = path
-    sys.modules["task_grader"] = module
-    with open(path, "rb") as source:  # noqa: PTH123 - loading pathlib takes longer than all the rest
-        exec(compile(source.read(), path, "exec"), module.__dict__)
     config = types.SimpleNamespace(timeout=request["timeout"], args=request["args"], direction=request["direction"])
-    grader = module.Grader(config=config)
+    grader = grader_class(request)(config=config)
     grader.private_dir = request["private_dir"]
     grader.codebase_path = request["codebase_path"]
     task = types.SimpleNamespace(id=request["task_name"], name=request["task_name"], metadata={})
     task.description = request["task_description"]
     grader.tasks = [task]
     return grader
+
+
+def grader_class(request: dict[str, Any]) -> Any:
+    """The class that grades: of an installed package, or ``Grader`` of ``eval/grader.py``."""
+    if request["entrypoint"]:
+        module_name, _, name = request["entrypoint"].partition(":")
+        return getattr(import_module(module_name), name)
+    path = f"{request['private_dir']}/eval/grader.py"
+    module = types.ModuleType("task_grader")
+    module.__file__ = path
+    sys.modules["task_grader"] = module
+    with open(path, "rb") as source:  # noqa: PTH123 - loading pathlib takes longer than all the rest
+        exec(compile(source.read(), path, "exec"), module.__dict__)
+    return module.Grader
 
 
 if __name__ == "__main__":

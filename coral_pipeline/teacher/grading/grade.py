@@ -11,12 +11,12 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from coral_pipeline.scores import numeric
-from coral_pipeline.settings import EmbeddedSettings, orient
+from coral_pipeline.settings import orient
 from coral_pipeline.teacher.grading import child
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.processes import ProcessFamily
@@ -40,6 +40,18 @@ class Verdict:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
+class GradingSettings(Protocol):
+    """What a Teacher's settings say of grading."""
+
+    @property
+    def grading_seconds(self) -> int:
+        """Time limit of an eval where the task gives none."""
+
+    @property
+    def grading_grace_seconds(self) -> float:
+        """How long past its limit an eval may take to say so itself before it is killed."""
+
+
 class _Report(BaseModel):
     """What the child process tells of an eval."""
 
@@ -59,7 +71,7 @@ def grade(
     folder: Path,
     previous_best: float | None,
     family: ProcessFamily,
-    settings: EmbeddedSettings,
+    settings: GradingSettings,
     env: dict[str, str],
 ) -> Verdict:
     """Grade ``folder/<commit>``, a checkout of the commit, and compare with the session's best score so far.
@@ -68,7 +80,8 @@ def grade(
     """
     private = folder / "private"
     private.mkdir()
-    (private / "eval").symlink_to(task.grader_dir, target_is_directory=True)
+    for name, source in task.private.items():
+        (private / name).symlink_to(source)
     timeout = task.config.grader.timeout or settings.grading_seconds
     request = {
         "codebase_path": str(folder / commit),
@@ -79,11 +92,13 @@ def grade(
         "task_name": task.config.task.name,
         "task_description": task.config.task.description,
         "stand_in": str(STAND_IN),
-        "import_paths": package_folders(),
+        "import_paths": [] if task.package else package_folders(),
+        "entrypoint": task.package.entrypoint if task.package else None,
     }
+    # -S: finding the installed packages anew, for every eval, takes longer than starting Python.
+    python = [str(task.package.python), "-I"] if task.package else [sys.executable, "-I", "-S"]
     done = family.run(
-        # -S: finding the installed packages anew, for every eval, takes longer than starting Python.
-        [sys.executable, "-I", "-S", str(CHILD), json.dumps(request)],
+        [*python, str(CHILD), json.dumps(request)],
         cwd=folder,
         env=env,
         timeout=timeout + settings.grading_grace_seconds,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings
+from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.code_diff import DIFF, shown_diff
 from coral_pipeline.teacher.grading.grade import CHILD, STAND_IN, Verdict, grade
 from coral_pipeline.teacher.grading.task import Task
@@ -153,19 +153,16 @@ class GradingDesk:
         problem = self._check_out(commit)
         if problem is not None:
             return Verdict(None, "crashed", f"Grader failed: {problem}", {"budget_class": "grader_error"})
-        limits = EmbeddedSettings(
-            grading_seconds=self._settings.grading_seconds,
-            grading_grace_seconds=self._settings.grading_grace_seconds,
-        )
         mounts = [
             Mount(self._scratch, self._scratch, "write"),
-            Mount(self._task.grader_dir, self._task.grader_dir),
+            *(Mount(place, place) for place in self._task.private.values()),
+            *(Mount(place, place) for place in (self._task.package.folders if self._task.package else ())),
             Mount(CHILD, CHILD),
             Mount(STAND_IN, STAND_IN),
         ]
         family = _Sandboxed(self._family, self._sandbox, mounts, self._scratch)
         env = environment(self._sandbox)
-        verdict = grade(self._task, commit, self._scratch, self._best_score, family, limits, env)
+        verdict = grade(self._task, commit, self._scratch, self._best_score, family, self._settings, env)
         return replace(verdict, feedback=self._without_places(verdict.feedback))
 
     def _check_out(self, commit: str) -> str | None:
@@ -199,8 +196,11 @@ class GradingDesk:
 
     def _without_places(self, text: str) -> str:
         """Feedback without this machine's paths: as if graded where CORAL grades."""
-        text = text.replace(str(self._scratch / "private" / "eval"), str(_PRIVATE / "eval"))
-        text = text.replace(str(self._task.grader_dir), str(_PRIVATE / "eval"))
+        text = text.replace(str(self._scratch / "private"), str(_PRIVATE))
+        for name, source in self._task.private.items():
+            text = text.replace(str(source), str(_PRIVATE / name))
+        for folder in self._task.package.folders if self._task.package else ():
+            text = text.replace(str(folder), str(_PRIVATE / "grader_venv"))
         text = text.replace(str(CHILD.parent), "/opt/teacher/grader")
         return text.replace(str(self._scratch), str(_PRIVATE / "grader_checkouts"))
 

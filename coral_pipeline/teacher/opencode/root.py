@@ -84,7 +84,7 @@ def place_at(files: Path, seen: Path, agent_id: str) -> None:
 def _config(task: Mapping[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {name: task[name] for name in _CONFIG_SECTIONS if name in task}
     # One eval at a time: a second one in the same turn is refused, not queued.
-    grader = {**config.get("grader", {}), "max_pending_per_agent": 1, "private": []}
+    grader = {**config.get("grader", {}), "max_pending_per_agent": 1, "private": [], "entrypoint": ""}
     agents = {"count": 1, "runtime": "opencode"}
     return {**config, "grader": grader, "agents": agents, "workspace": {"run_dir": str(SEEN)}}
 

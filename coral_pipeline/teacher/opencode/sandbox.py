@@ -105,14 +105,15 @@ class Sandbox:
         problem, mend = self.problem()
         if problem:
             raise BadInput("bubblewrap", problem, mend)
-        seen = self._seen_folders()
+        seen = [*map(Path, _SYSTEM), *self._seen_folders()]
         for folder in hidden:
             for place in seen:
                 if folder.resolve().is_relative_to(place.resolve()):
                     raise BadInput(
                         folder,
                         f"lies in {place}, which the agents' sandbox can read",
-                        "move it, or take that folder out of opencode.sandbox.read_only",
+                        "move it (a grader's package into an environment of its own), "
+                        "or take that folder out of opencode.sandbox.read_only",
                     )
 
     def problem(self) -> tuple[str, str]:

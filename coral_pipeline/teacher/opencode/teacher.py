@@ -81,11 +81,11 @@ class OpenCodeTeacher:
             raise BadInput(
                 root_dir, "its task is not found", "put task.yaml and grader/ into a folder above the root's"
             )
-        task = Task.read(task_dir)
+        task = Task.read(task_dir, settings.grader_python, "opencode.grader_python")
         root = Root.read(root_dir.resolve(), task.config.grader.direction)
         programs = find_programs(settings)
         sandbox = Sandbox(settings.sandbox)
-        sandbox.require([task.grader_dir, workdir])
+        sandbox.require([*task.hidden, workdir])
         prompts = prompts_for(task.config, root.agent_id, settings)
         setup = AgentSetup(settings, sandbox, programs, root.agent_id, prompts.instructions)
         method = choose_method(existing_folder(workdir), settings.fork_method)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from coral_pipeline.teacher.opencode.programs import Programs, find_coral
 from coral_pipeline.teacher.opencode.root import SEEN, lay_out
 from coral_pipeline.teacher.opencode.sandbox import PROGRAMS, Mount, Sandbox, environment
 from coral_pipeline.teacher.processes import ProcessFamily
+from coral_pipeline_tests.teacher.grading.packages import packaged_grader
 from coral_pipeline_tests.teacher.opencode.lab import require_coral
 from coral_pipeline_tests.teacher.opencode.roots import make_root
 
@@ -36,7 +39,7 @@ class Worktree:
     sandbox: Sandbox
     mounts: list[Mount]
     desk: GradingDesk
-    private: Path
+    task: Task
 
     def run(self, script: str) -> tuple[int, str]:
         """Exit code and output of the agent's shell script, with its evals graded meanwhile."""
@@ -66,19 +69,25 @@ class Worktree:
 def worktree(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Worktree]:
     require_coral(request.param)
     root, task_dir = make_root(tmp_path)
-    task = Task.read(task_dir)
+    with worktree_of(root, Task.read(task_dir), tmp_path, request.param) as worktree:
+        yield worktree
+
+
+@contextmanager
+def worktree_of(root: Path, task: Task, tmp_path: Path, coral: str = "built-in") -> Iterator[Worktree]:
+    """A worktree of the root under ``tmp_path``."""
     files, scratch = tmp_path / "fork", tmp_path / "scratch"
     lay_out(root, task.config.model_dump(), "agent-1", files)
     scratch.mkdir()
     view = View(files, files, ())
     sandbox = Sandbox(SETTINGS.sandbox)
-    script, folders, version = find_coral(OpenCodeSettings(coral=request.param))
+    script, folders, version = find_coral(OpenCodeSettings.model_validate({"coral": coral}))
     programs = Programs(Path("/bin/true"), "", version, script, folders)
     mounts = [Mount(files / "coral", SEEN, "write"), *programs.mounts(sandbox, scratch)]
     with ProcessFamily("test-desk") as family:
         grading = tmp_path / "grading"
         desk = GradingDesk(view, grading, "agent-1", 1.0, None, task, sandbox, family, SETTINGS)
-        yield Worktree(view, sandbox, mounts, desk, task.grader_dir)
+        yield Worktree(view, sandbox, mounts, desk, task)
 
 
 def test_an_eval_is_committed_graded_and_told(worktree: Worktree) -> None:
@@ -173,11 +182,32 @@ def test_a_commit_that_is_not_there_is_graded_as_crashed(worktree: Worktree) -> 
 
 
 def test_the_private_part_is_the_graders_alone(worktree: Worktree) -> None:
-    _, said = worktree.run(f"ls -A /coral/.coral/private; cat {worktree.private}/secret.txt; ls {worktree.private}")
+    private = worktree.task.private["eval"]
+    _, said = worktree.run(f"ls -A /coral/.coral/private; cat {private}/secret.txt; ls {private}")
     assert "hidden key" not in said and "grader.py" not in said
     _, said = worktree.run("echo 'X = 2' > answer.py && coral eval -m a")
     assert "graded with the hidden key" in said  # as the task's grader chose to tell
-    assert str(worktree.private) not in said
+    assert str(private) not in said
+
+
+def test_private_data_and_a_packaged_grader_are_the_graders_alone(tmp_path: Path) -> None:
+    root, task_dir = make_root(tmp_path)
+    shutil.rmtree(task_dir / "grader")
+    (task_dir / "private" / "hard").mkdir(parents=True)
+    (task_dir / "private" / "hard" / "case.txt").write_text("private case")
+    python = packaged_grader(tmp_path / "environment")
+    grader = {"entrypoint": "answer_grader.scoring:Scoring", "private": ["data/hard"], "setup": ["pip install ."]}
+    (task_dir / "task.yaml").write_text(yaml.safe_dump({"task": {"name": "Answer"}, "grader": grader}))
+    task = Task.read(task_dir, python)
+    Sandbox(SETTINGS.sandbox).require(task.hidden)
+    with worktree_of(root, task, tmp_path) as worktree:
+        wanted = f"{task_dir}/private/hard/case.txt {tmp_path}/environment/lib/*/site-packages/*/scoring.py"
+        _, said = worktree.run(f"cat {wanted}; ls -AR /coral/.coral/private; cat /coral/.coral/config.yaml")
+        assert "private case" not in said and "class Scoring" not in said
+        assert "hard" not in said.replace(wanted.split()[0], "") and "answer_grader" not in said
+        _, said = worktree.run("echo 'X = 2' > answer.py && coral eval -m a")
+        assert "2.0000000000" in said and "graded on the private case" in said
+        assert "/coral/.coral/private/hard" in said and str(tmp_path) not in said
 
 
 def test_feedback_names_no_place_of_this_machine(worktree: Worktree, tmp_path: Path) -> None:
