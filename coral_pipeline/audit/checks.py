@@ -59,7 +59,7 @@ def _choice(review: Review, source: Source, key: str) -> None:
 
 
 def _copies(review: Review, source: Source, key: str) -> None:
-    student_run.verify_copies(review, source.fetch("selected_roots", key), source.student_run(key))
+    student_run.verify_copies(review, source.copied(key), source.student_run(key))
 
 
 def _replay(review: Review, source: Source, key: str) -> None:

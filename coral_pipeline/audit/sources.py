@@ -12,9 +12,8 @@ from coral_pipeline.export.layout import RootFolders
 from coral_pipeline.provenance import MAKE_AGAIN, PROVENANCE_FILE
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.settings_file import checked_settings
+from coral_pipeline.storage import SEPARATOR, Storage, fetch_whole, open_storage
 
-SEPARATOR = "|"
-"""Between Student run and root in the partition of a root."""
 CHECKSUMS_FOLDER = "checksums"
 """Beside the copied roots: a file of checksums for each."""
 SUPERSEDED_FILE = "superseded.json"
@@ -25,22 +24,27 @@ SUPERSEDED_FILE = "superseded.json"
 class Source:
     """What is to be verified. Partitions are ``student_run`` or ``student_run|root``."""
 
-    fetch: Callable[[str, str], Path]
-    """A local folder with what an asset's partition holds."""
+    storage: Storage
     student_run: Callable[[str], Path]
     """The folder of a Student run."""
 
     @staticmethod
     def on_disk(output: Path, student_run: Path) -> Source:
         """Of one Student run, in folders of this machine: ``output/<asset>/<student_run>[/<root>]``."""
-        return Source(
-            lambda asset, partition: output.joinpath(asset, *partition.split(SEPARATOR)), lambda name: student_run
-        )
+        return Source(open_storage(output), lambda name: student_run)
+
+    def fetch(self, asset: str, partition: str) -> Path:
+        """A local folder with what an asset's partition holds; ``copied`` gives the copied roots too."""
+        return self.storage.fetch(asset, partition)
+
+    def copied(self, student_run: str) -> Path:
+        """The folder of ``selected_roots``, all copied roots in it."""
+        return fetch_whole(self.storage, "selected_roots", student_run)
 
     def root(self, partition: str) -> Path:
         """The copied folder of a root."""
         student_run, _, root = partition.partition(SEPARATOR)
-        return self.fetch("selected_roots", student_run) / root
+        return self.storage.fetch_folder("selected_roots", student_run, root)
 
     def settings(self, asset: str, partition: str) -> PipelineSettings:
         """The settings with which the partition was made, those that it does not depend on as they are by default."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from coral_pipeline import tables
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
-from coral_pipeline.audit.sources import SEPARATOR, SUPERSEDED_FILE, Source
+from coral_pipeline.audit.sources import SUPERSEDED_FILE, Source
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.provenance import PROVENANCE_FILE
+from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.student_run.layout import student_run_name
 from coral_pipeline.student_run.reading import read_direction
 

@@ -46,7 +46,7 @@ def _checks_of(asset: str, checks: Sequence[Check]) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"{asset}_checks", specs=specs, can_subset=True, description=f"Verifies {asset}")
     def verify(context: dg.AssetCheckExecutionContext, folders: Folders) -> Iterator[dg.AssetCheckResult]:
-        source = Source(folders.fetch, folders.student_run)
+        source = Source(folders.storage, folders.student_run)
         wanted = {key.name for key in context.selected_asset_check_keys}
         for check in checks:
             if check.name in wanted:

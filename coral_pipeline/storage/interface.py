@@ -69,6 +69,15 @@ class Storage(Protocol):
         """Put a small file beside the partition or copied folder, unless nothing lies there; None removes it."""
 
 
+def fetch_whole(storage: Storage, asset: str, partition: str) -> Path:
+    """As ``Storage.fetch``, with all copied folders in it."""
+    folder = storage.fetch(asset, partition)
+    made = recorded(lambda: provenance.read(folder))
+    for name in made.folders if made else ():
+        storage.fetch_folder(asset, partition, name)
+    return folder
+
+
 def complete(made: Provenance, folder: Path) -> Provenance:
     """``made`` with the checksums of all files in ``folder`` that are in none of its copied folders, and its seal."""
     names = [name for name in provenance.files_below(folder) if name.split("/")[0] not in made.folders]

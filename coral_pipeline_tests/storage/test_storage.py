@@ -111,5 +111,5 @@ def test_notes_lie_beside_what_is_there_and_nowhere_else(storage: Storage) -> No
 
 
 def test_a_url_that_nothing_here_knows_is_refused_with_what_to_install_or_write() -> None:
-    with pytest.raises(BadInput, match="nowhere://bucket: .*give a folder or a URL such as s3://"):
+    with pytest.raises(BadInput, match=r"nowhere://bucket: .*give a folder or a URL such as s3://"):
         open_storage("nowhere://bucket")
