@@ -10,10 +10,11 @@ import dagster as dg
 
 from coral_pipeline.defs.arrivals import arrivals_sensor
 from coral_pipeline.defs.automation import automation_sensor, conditions
+from coral_pipeline.defs.caretaker import caretaker_sensor
 from coral_pipeline.defs.checks import asset_checks
 from coral_pipeline.defs.column_lineage import column_lineage, column_schema, described_with_tables
 from coral_pipeline.defs.dataset import sft_dataset
-from coral_pipeline.defs.exploring import nights_end_sensor, nights_schedule
+from coral_pipeline.defs.exploring import nights_schedule
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import parquet_tables
 from coral_pipeline.defs.logs import file_logger
@@ -125,6 +126,6 @@ def build_definitions(
         sensors=[
             arrivals_sensor(student_runs.absolute(), read_automation),
             automation_sensor(settings.automation),
-            nights_end_sensor(settings.automation),
+            caretaker_sensor(settings.automation),
         ],
     )

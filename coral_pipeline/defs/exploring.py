@@ -1,4 +1,4 @@
-"""Nights of exploring: a schedule that begins them, and a sensor that ends them.
+"""Nights of exploring: a schedule that begins them, and what ends them.
 
 One schedule serves every Student run, each with a budget of its own from the settings. Schedules are part of
 the code location, which Dagster builds when it loads it and not again: with a schedule per Student run, one
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from coral_pipeline.defs.folders import PER_ROOT
@@ -23,6 +25,8 @@ from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
 from coral_pipeline.settings import AutomationSettings, StudentRunBudget
+
+logger = logging.getLogger(__name__)
 
 TREES = PER_ROOT[0]
 STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
@@ -122,26 +126,15 @@ def nights_schedule(
     return nights
 
 
-def nights_end_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
-    """The sensor ``nights_end``. On from the start: it touches only what a night with an end has begun."""
-
-    @dg.sensor(
-        minimum_interval_seconds=automation.seconds_between_looks,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Stops what a night began when its hours are over. Trees go on where they were another time.",
-    )
-    def nights_end(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        ended = end_nights(context.instance, datetime.datetime.now(datetime.UTC))
-        return dg.SkipReason(f"stopped: {', '.join(ended)}" if ended else "no night has ended")
-
-    return nights_end
-
-
 def end_nights(instance: dg.DagsterInstance, now: datetime.datetime) -> list[str]:
     """Stop the runs whose time is over; returns the keys of their roots."""
     over = [run for run in unfinished_runs(instance) if _is_over(run, now)]
     for run in over:
-        instance.run_coordinator.cancel_run(run.run_id)
+        try:
+            instance.run_coordinator.cancel_run(run.run_id)
+        except DagsterUserCodeUnreachableError as error:
+            # Its code server is gone. It is marked as being stopped and given up by Dagster's run monitoring.
+            logger.warning("run %s could not be told to stop: %s", run.run_id, error)
     return [run.tags[PARTITION_NAME_TAG] for run in over]
 
 

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import dagster as dg
 
 from coral_pipeline.defs.retries import mark_run
+from coral_pipeline.defs.workers import note_worker
 from coral_pipeline.errors import PipelineError
 
 P = ParamSpec("P")
@@ -21,6 +22,7 @@ def plainly(asset: Asset[P, R]) -> Asset[P, R]:
 
     @functools.wraps(asset)
     def run(context: dg.AssetExecutionContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        note_worker(context)
         try:
             return asset(context, *args, **kwargs)
         except PipelineError as error:
