@@ -129,7 +129,7 @@ function value(data, node) {
 function turnPart(data, edge, turn) {
   const messages = edge.messages.filter((message) => message.turn === turn.turn);
   const transcript = el("details", { class: "transcript", open: transcriptsOpen },
-    el("summary", {}, `Transcript of turn ${turn.turn}: ${messages.length} messages`));
+    el("summary", {}, `Transcript of turn ${turn.turn}: ${several(messages.length, "message")}`));
   const fill = () => {
     if (transcript.open && transcript.childElementCount === 1) transcript.append(transcriptOf(data, messages));
   };
@@ -141,11 +141,17 @@ function turnPart(data, edge, turn) {
     el("p", { class: "verdict" },
       el("strong", {}, turn.score === null ? "No score" : `Score ${number(turn.score)}`),
       turn.status ? `, ${turn.status}` : null,
-      ` · ${count(turn.step_turns)} model calls · ${count(turn.tool_calls)} tool calls · ${number(turn.seconds, 3)} s`,
+      ` · ${several(turn.step_turns, "model call")} · ${several(turn.tool_calls, "tool call")} · ${number(turn.seconds, 3)} s`,
+      ` · shared knowledge ${knowledge(turn)}`,
       turn.commit_hash ? [" · commit ", el("code", {}, turn.commit_hash.slice(0, 12))] : null),
     feedback ? el("div", { class: "feedback" }, pooled(feedback, `turns.parquet, edge ${edge.edge_id}`)) : null,
     codeDiff(data, edge, turn),
     messages.length ? transcript : el("p", { class: "empty" }, "The Teacher told no messages of this turn."));
+}
+
+function knowledge(turn) {
+  const done = [turn.knowledge_read ? "read" : null, turn.knowledge_write ? "written" : null].filter(Boolean);
+  return done.length ? done.join(" and ") : "left alone";
 }
 
 /** The diff of a turn's commit, file by file as git gives it. */

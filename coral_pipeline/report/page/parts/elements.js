@@ -24,6 +24,11 @@ function count(value) {
   return value === null || value === undefined ? "–" : value.toLocaleString("en");
 }
 
+/** "1 message", "2 messages". */
+function several(value, name) {
+  return `${count(value)} ${name}${value === 1 ? "" : "s"}`;
+}
+
 function ordinal(value) {
   const ending = { one: "st", two: "nd", few: "rd", other: "th" };
   return value + ending[new Intl.PluralRules("en", { type: "ordinal" }).select(value)];

@@ -12,7 +12,7 @@ async function tell(article, row) {
   article.dataset.chosen = row.id;
   for (const mark of article.querySelectorAll("svg .chosen")) mark.classList.remove("chosen");
   const [, kind, id] = row.id.match(/-([ne])(\d+)$/);
-  article.querySelector(`svg [data-${kind === "n" ? "node" : "edge"}="${id}"]`)?.classList.add("chosen");
+  bringIntoView(article.querySelector(`svg [data-${kind === "n" ? "node" : "edge"}="${id}"]`));
   let content;
   try {
     const data = await treeData(article);
@@ -25,6 +25,15 @@ async function tell(article, row) {
   if (article.dataset.chosen !== row.id) return; // another was chosen meanwhile
   panel.replaceChildren(...content.flat(Infinity).filter(Boolean),
     el("p", { class: "back" }, el("a", { href: `#${row.id}`, "data-back": true }, "Back to the tree")));
+}
+
+/** Mark a node of the picture, and scroll a picture that is wider than the page sideways to it. */
+function bringIntoView(mark) {
+  if (!mark) return;
+  mark.classList.add("chosen");
+  const figure = mark.closest("figure");
+  const [place, frame] = [mark.getBoundingClientRect(), figure.getBoundingClientRect()];
+  if (place.left < frame.left || place.right > frame.right) figure.scrollLeft += place.left - frame.left - frame.width / 2;
 }
 
 /** Go to what is told of the chosen line, once it is there. */
@@ -54,7 +63,7 @@ function show(article, row, andFocus) {
 
 /** The end of the best path, where there is one. */
 function firstChoice(article) {
-  return (article.querySelector('.tree [data-rank="1"]') ?? article.querySelector(".tree tbody tr"));
+  return article.querySelector('.tree [data-rank="1"]') ?? article.querySelector(".tree tbody tr");
 }
 
 function follow(andFocus) {
