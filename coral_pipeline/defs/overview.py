@@ -1,6 +1,6 @@
 """All roots of a Student run at a glance: which trees are done, growing, failed or yet to be grown, and what they gave.
 
-Every tree leaves its state in its latest observation; six questions to Dagster's storage gather those of a whole run.
+Every tree leaves its state in its latest observation; seven questions to Dagster's storage gather those of a whole run.
 They are shown on the page of ``selected_roots``, above what its own materialization says.
 """
 
@@ -98,13 +98,13 @@ def root_states(student_run: str, instance: dg.DagsterInstance) -> Iterator[Root
     """The roots of a Student run in run order."""
     keys = sorted(key for key in instance.get_dynamic_partitions(ROOTS_NAME) if key.startswith(student_run + SEPARATOR))
     roots, trees = _latest(ROOT_FOLDERS, keys, instance), _latest(TREES, keys, instance)
-    under_way = partitions_under_way(instance)
+    under_way, grown = partitions_under_way(instance), instance.get_materialized_partitions(TREES)
     for key in keys:
         root, tree = roots.get(key, {}), trees.get(key, {})
         yield RootState(
             root=RootKey.parse(key),
             stage=str(root.get(STAGE, "")),
-            state=_state(tree.get(STATE), key in under_way),
+            state=_state(tree.get(STATE), key in under_way, key in grown),
             edges=tree.get(EDGES),
             best_score=tree.get(BEST),
             root_score=root.get(SCORE),
@@ -123,11 +123,11 @@ def _latest(asset: dg.AssetKey, keys: list[str], instance: dg.DagsterInstance) -
     return {str(one.partition): {name: value.value for name, value in one.metadata.items()} for one in made}
 
 
-def _state(told: object, is_under_way: bool) -> State:
-    """What was told last, unless the process that told it was killed."""
+def _state(told: object, is_under_way: bool, is_grown: bool) -> State:
+    """What was told last, unless the process that told it was killed; of earlier versions' trees nothing is told."""
     if told == "growing":
         return "growing" if is_under_way else "stopped"
-    return next((state for state in COLOURS if state == told), "to do")
+    return next((state for state in COLOURS if state == told), "done" if is_grown else "to do")
 
 
 def _in_words(states: list[RootState]) -> str:

@@ -66,7 +66,7 @@ def snapshots_page(run: StudentRunTables) -> Page:
         "rejected": rejected,
         "rejected by reason": count_table("reason", run.rejected_by_reason()),
         "direction": f"{run.direction}: {BETTER[run.direction]}",
-        "warnings": list(run.warnings),
+        **({"warnings": list(run.warnings)} if run.warnings else {}),
         "first kept": preview(run.filtered, SNAPSHOT_COLUMNS),
         "first rejected": preview(run.rejected, REJECTED_COLUMNS),
     }
@@ -103,7 +103,7 @@ def roots_page(
         GLANCE: at_a_glance(sketch.score_sketch(labels, roots, direction)),
         "roots": roots.num_rows,
         "roots by stage": table_of(map(dataclasses.asdict, accounts)),
-        "no longer chosen": list(dropped),
+        **({"no longer chosen": list(dropped)} if dropped else {}),
         title: picture(title, score_curve_svg(labels, roots, direction)),
         "all roots": preview(roots, ROOT_COLUMNS, rows=roots.num_rows),
     }
@@ -127,7 +127,7 @@ def tree_page(tree: TreeSummary, nodes: pa.Table, edges: pa.Table, description: 
         "stop reason": tree.stop_reason,
         "tokens": tree.tokens,
         "seconds of turns": round(tree.seconds, 1),
-        "megabytes on disk": number(tree.disk_bytes / 1e6),
+        "megabytes on disk": round(tree.disk_bytes / 1e6, 1),
         "tree": picture("tree", tree_svg(nodes, edges, tree.direction)),
         "score by depth": picture("score by depth", score_by_depth_svg(nodes, tree.direction)),
         TREE_FILE: dg.MetadataValue.json(json.loads(description)),

@@ -14,7 +14,8 @@ import dagster as dg
 from coral_pipeline import tables
 from coral_pipeline.defs.metadata import at_a_glance, number, picture
 from coral_pipeline.defs.overview import BEST, EDGES, STATE, tell_overview
-from coral_pipeline.defs.pages import GLANCE, RESULT, against_root, gain
+from coral_pipeline.defs.pages import GLANCE, RESULT, against_root
+from coral_pipeline.disk_use import readable
 from coral_pipeline.report.sketch import tree_sketch
 from coral_pipeline.report.tree_picture import tree_svg
 from coral_pipeline.search.output import edge_rows, node_rows
@@ -92,24 +93,24 @@ def progress_page(progress: Progress, elapsed: float, before: float = 0.0) -> di
     """
     tree = progress.tree
     root, done = tree.root.score, progress.fraction - before
-    left = {"minutes left, about": number(elapsed / done * (1 - progress.fraction) / 60)} if done > 0 else {}
+    figures = (
+        f"{len(progress.running)} edges under way",
+        f"{progress.failed_edges} failed",
+        f"{progress.tokens:,} tokens",
+        f"{readable(progress.disk_bytes)} on disk",
+        f"{elapsed / 60:.1f} minutes so far",
+    )
+    left = elapsed / done * (1 - progress.fraction) / 60 if done > 0 else None
     return {
         STATE: "growing",
         RESULT: f"{progress.fraction:.0%} done: round {progress.round}, "
         f"{progress.valid_edges} of at most {progress.max_logical_edges} edges, {progress.good_leaves} of "
         f"{progress.target_good_leaf_count} good leaves; {against_root(progress.best_score, root, tree.direction)}",
         GLANCE: at_a_glance(tree_sketch(node_rows(tree), tree.direction)),
+        "figures": ", ".join(figures),
         "done, percent": round(100 * progress.fraction),
-        "minutes so far": number(elapsed / 60),
-        **left,
+        **({} if left is None else {"minutes left, about": round(left, 1)}),
+        EDGES: progress.valid_edges,
         BEST: number(progress.best_score),
         "root score": number(root),
-        "gain over the root": number(gain(progress.best_score, root, tree.direction)),
-        EDGES: progress.valid_edges,
-        "failed edges": progress.failed_edges,
-        "good leaves": progress.good_leaves,
-        "rounds": progress.round,
-        "edges under way": len(progress.running),
-        "tokens": progress.tokens,
-        "megabytes on disk": number(progress.disk_bytes / 1e6),
     }

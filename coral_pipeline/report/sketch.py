@@ -31,7 +31,7 @@ LINE = 15
 """Pixels between two lines of text."""
 GREEN, GREY, RED, BLUE, ORANGE = "green", "silver", "red", "blue", "orange"
 """Names, which are shorter than numbers."""
-_SHADES = {"early": "ivory", "middle": "lavender", "late": "lightsteelblue"}
+_SHADES = {"early": "linen", "middle": "lavender", "late": "lightsteelblue"}
 _ENCODED = {"%": "%25", "<": "%3C", ">": "%3E", "#": "%23"}
 
 
