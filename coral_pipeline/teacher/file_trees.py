@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import shutil
 import stat
-import zlib
 from pathlib import Path
 
 from coral_pipeline.tree_copy import FICLONE, copy_file
 
 _GIT_OBJECT = re.compile(r"/\.git/objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/pack-[0-9a-f]+\.(?:pack|idx|rev))$")
 """Files that git names by what they hold, and never changes in place."""
-_HASHES = (("sha1", 20), ("sha256", 32))
-"""The hashes that git repositories use, and their lengths in bytes."""
+_LARGE = 1 << 20
+_MOST_LINKS = 64
+"""Git objects smaller than so many bytes are copied, and so are those beyond that number."""
 
 
-def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> dict[Path, tuple[int, int]]:
+def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> tuple[Path, ...]:
     """Copy a state as it is, links included, sharing blocks where the file system can; sockets are left out.
 
-    Returns the source's files that became hard links, each with what would tell that it was changed.
-    Raises ``OSError``.
+    With ``link_git_objects`` large git objects become hard links; these are returned, as paths inside. Whoever
+    writes to one in place writes to the source. Raises ``OSError``.
     """
-    linked: dict[Path, tuple[int, int]] = {}
+    linked: list[Path] = []
     folders = [Path()]
     for inside in folders:  # grows as folders are met
         (target / inside).mkdir()
@@ -40,14 +39,18 @@ def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> di
                     shutil.copystat(origin, copy, follow_symlinks=False)
                 elif not entry.is_file(follow_symlinks=False):
                     continue
-                elif link_git_objects and _GIT_OBJECT.search(str(origin)):
+                elif link_git_objects and len(linked) < _MOST_LINKS and _is_large_object(entry):
                     copy.hardlink_to(origin)
-                    linked[origin] = mark(origin)
+                    linked.append(inside / entry.name)
                 else:
                     copy_file(origin, copy)
     for inside in reversed(folders):
         shutil.copystat(source / inside, target / inside)
-    return linked
+    return tuple(linked)
+
+
+def _is_large_object(entry: os.DirEntry[str]) -> bool:
+    return _GIT_OBJECT.search(entry.path) is not None and entry.stat(follow_symlinks=False).st_size >= _LARGE
 
 
 def can_share_blocks(source: Path, target: Path) -> bool:
@@ -58,37 +61,6 @@ def can_share_blocks(source: Path, target: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-def mark(path: Path) -> tuple[int, int]:
-    """Size and modification time (ns) of a file: different after any write; (-1, -1) where it is gone."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return (-1, -1)
-    return (status.st_size, status.st_mtime_ns)
-
-
-def is_intact(git_object: Path, before: tuple[int, int]) -> bool:
-    """Whether a file of a git object store holds what it held when ``mark`` gave ``before``.
-
-    Git itself renews the modification time of objects it needs again; then the content is checked
-    against the hash that it carries: a loose object its name, a pack and its index their last bytes.
-    """
-    now = mark(git_object)
-    if now == before:
-        return True
-    if now[0] != before[0]:
-        return False
-    content = git_object.read_bytes()
-    if git_object.suffix in {".pack", ".idx", ".rev"}:
-        return any(hashlib.new(name, content[:-size]).digest() == content[-size:] for name, size in _HASHES)
-    name = git_object.parent.name + git_object.name
-    try:
-        plain = zlib.decompress(content)
-    except zlib.error:
-        return False
-    return any(hashlib.new(algorithm, plain).hexdigest() == name for algorithm, _ in _HASHES)
 
 
 def remove_tree(folder: Path) -> None:

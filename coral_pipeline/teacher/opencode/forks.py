@@ -7,8 +7,8 @@ A state is one layer or a stack of layers (folders), the newest first. Three met
   its own, held by a small process that ends when its standard input closes: however this process ends, no
   mount is left behind.
 - ``reflink``: a whole copy whose files share their blocks with the source's until they are written.
-- ``copy``: a whole copy; git objects, which git itself never changes in place, are hard links. That an
-  agent changed one all the same is found when the fork ends.
+- ``copy``: a whole copy; large git objects, which git itself never changes in place, are hard links where a
+  sandbox can keep agents from doing so (``View.shared``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state, is_intact, remove_tree
-from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
+from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state, remove_tree
+from coral_pipeline.teacher.protocol import InfrastructureFault
 
 MethodName = Literal["overlay", "reflink", "copy"]
 WantedMethod = Literal["auto", "overlay", "reflink", "copy"]
@@ -51,6 +51,8 @@ class View:
     """Where programs started behind ``enter`` find them."""
     enter: tuple[str, ...]
     """What to put before a command so that it sees them."""
+    shared: tuple[Path, ...] = ()
+    """Files, as paths inside, that are also the source's: agents must not be able to write to them."""
 
 
 class ForkMethod(Protocol):
@@ -126,9 +128,10 @@ class Overlay:
 class Copy:
     """Forks by copying the whole state, sharing what can be shared."""
 
-    def __init__(self, name: MethodName) -> None:
-        """``name``: ``reflink`` or ``copy``."""
+    def __init__(self, name: MethodName, links: bool = False) -> None:
+        """``name``: ``reflink`` or ``copy``; ``links``: git objects may be hard links."""
         self.name = name
+        self._links = links
 
     @contextlib.contextmanager
     def open(self, layers: Sequence[Path], scratch: Path) -> Iterator[View]:
@@ -136,16 +139,10 @@ class Copy:
         files = scratch / "files"
         scratch.mkdir(parents=True, exist_ok=True)
         try:
-            linked = copy_state(layers[0], files, link_git_objects=self.name == "copy")
+            shared = copy_state(layers[0], files, self._links)
         except OSError as error:
             raise InfrastructureFault(f"state cannot be copied: {error}") from error
-        yield View(files, files, ())
-        changed = [path for path, before in linked.items() if not is_intact(path, before)]
-        if changed:
-            raise TeacherError(
-                f"{changed[0]}: the agent changed a git object in place, and with it the state it was forked from; "
-                "explore this root again in a new folder, on a file system with overlayfs or reflinks"
-            )
+        yield View(files, files, (), shared)
 
     def changed(self, scratch: Path) -> Path:
         """See ``ForkMethod``."""
@@ -156,9 +153,10 @@ class Copy:
         return False
 
 
-def choose_method(folder: Path, wanted: WantedMethod = "auto") -> ForkMethod:
+def choose_method(folder: Path, wanted: WantedMethod = "auto", isolated: bool = False) -> ForkMethod:
     """The first method that works in ``folder``, by trying each; or the wanted one.
 
+    ``isolated``: agents run in a sandbox that keeps them from writing to what forks share.
     Raises ``BadInput`` where it does not work there, with the reason.
     """
     try:
@@ -166,7 +164,8 @@ def choose_method(folder: Path, wanted: WantedMethod = "auto") -> ForkMethod:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise BadInput(folder, f"cannot be written to ({error.strerror})", "choose another output folder") from error
-    candidates: list[ForkMethod] = [*(Overlay(namespace) for namespace in _NAMESPACES), Copy("reflink"), Copy("copy")]
+    copies = (Copy("reflink"), Copy("copy", links=isolated))
+    candidates: list[ForkMethod] = [*(Overlay(namespace) for namespace in _NAMESPACES), *copies]
     reasons: list[str] = []
     for method in candidates:
         if wanted in ("auto", method.name):

@@ -106,6 +106,7 @@ def _clean_shared(public: Path) -> None:
     _configure(public)
     git(public, "add", "--all")
     git(public, "commit", "--quiet", "--message", "shared state of the root")
+    _pack(public)
 
 
 def _is_pending(attempt: Path) -> bool:
@@ -141,6 +142,12 @@ def _make_repository(code: Path, repository: Path, worktree: Path, agent_id: str
         path.rename(worktree / path.name)
     code.rmdir()
     git(worktree, "reset", "--quiet")
+    _pack(repository)
+
+
+def _pack(repository: Path) -> None:
+    """All objects into one file, undeltified: copied forks share it, and there are not thousands of files to copy."""
+    git(repository, "repack", "-a", "-d", "--quiet", "--window=0")
 
 
 def _configure(repository: Path) -> None:
@@ -159,6 +166,10 @@ def git(folder: Path, *arguments: str) -> str:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z",  # equal roots give equal commits
         "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z",
+        # Larger files go into a pack at once, rather than be compressed twice.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "core.bigFileThreshold",
+        "GIT_CONFIG_VALUE_0": "1m",
     }
     done = subprocess.run(
         ["git", *arguments], cwd=folder, env=environment, capture_output=True, text=True, errors="replace"

@@ -56,6 +56,17 @@ class Mount:
     kind: Literal["read", "write"] = "read"
 
 
+def fork_mounts(view: View, folder: str, seen: Path) -> list[Mount]:
+    """A folder of a fork, to be written to, but for the files in it that are its source's too."""
+    mounts = [Mount(view.seen / folder, seen, "write")]
+    for file in view.shared:
+        # An agent that worked here before may have moved it, or laid a link in its way.
+        in_place = (view.files / file).is_file() and (view.files / file).resolve() == view.files.resolve() / file
+        if in_place and file.is_relative_to(folder):
+            mounts.append(Mount(view.seen / file, seen / file.relative_to(folder)))
+    return mounts
+
+
 class Sandbox:
     """Builds the commands that run programs in the sandbox, or, where the settings say so, outside of one."""
 

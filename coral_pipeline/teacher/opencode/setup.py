@@ -20,7 +20,7 @@ from coral_pipeline.teacher.opencode.forks import View
 from coral_pipeline.teacher.opencode.inside import entry
 from coral_pipeline.teacher.opencode.programs import Programs
 from coral_pipeline.teacher.opencode.root import CORAL, SEEN, SESSION, place_at
-from coral_pipeline.teacher.opencode.sandbox import HOME, PROGRAMS, Mount, Sandbox, environment
+from coral_pipeline.teacher.opencode.sandbox import HOME, PROGRAMS, Mount, Sandbox, environment, fork_mounts
 from coral_pipeline.teacher.opencode.server import CONTROL_SOCKET, AgentServer, SandboxProcess
 
 PROVIDER = "teacher"
@@ -106,8 +106,8 @@ class AgentSetup:
         config.mkdir(parents=True)
         (config / "AGENTS.md").write_text(self.instructions, encoding="utf-8")
         mounts = [
-            Mount(view.seen / CORAL, places.coral, "write"),
-            Mount(view.seen / SESSION, places.session, "write"),
+            *fork_mounts(view, CORAL, places.coral),
+            *fork_mounts(view, SESSION, places.session),
             Mount(scratch / "run", places.run, "write"),
             # OpenCode writes into its configuration's folder; the instructions stay as they are.
             Mount(scratch / "config", places.config, "write"),

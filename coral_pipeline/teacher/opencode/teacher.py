@@ -88,7 +88,7 @@ class OpenCodeTeacher:
         sandbox.require([*task.hidden, workdir])
         prompts = prompts_for(task.config, root.agent_id, settings)
         setup = AgentSetup(settings, sandbox, programs, root.agent_id, prompts.instructions)
-        method = choose_method(existing_folder(workdir), settings.fork_method)
+        method = choose_method(existing_folder(workdir), settings.fork_method, sandbox.isolated)
         store = StateStore(workdir / "states", method, settings.max_layers)
         return cls(Grounds(root, task, prompts, workdir.absolute(), store, setup, key))
 

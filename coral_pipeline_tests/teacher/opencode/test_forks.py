@@ -14,9 +14,12 @@ import pytest
 
 from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
+from coral_pipeline.settings import SandboxSettings
 from coral_pipeline.teacher.file_trees import copy_state, flush, remove_tree
 from coral_pipeline.teacher.opencode.forks import _NAMESPACES, Copy, ForkMethod, Overlay, choose_method, why_not
-from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
+from coral_pipeline.teacher.opencode.root import SEEN
+from coral_pipeline.teacher.opencode.sandbox import Sandbox, environment, fork_mounts
+from coral_pipeline.teacher.protocol import InfrastructureFault
 
 METHODS: list[ForkMethod] = [Overlay(_NAMESPACES[0]), Overlay(_NAMESPACES[1]), Copy("reflink"), Copy("copy")]
 NAMES = ["overlay", "overlay in a user namespace", "reflink", "copy"]
@@ -144,19 +147,44 @@ def test_no_mount_and_no_process_outlive_a_killed_owner(state: Path, tmp_path: P
     assert not holder.exists()
 
 
-def test_hard_linked_git_objects_changed_in_place_are_found(state: Path, tmp_path: Path) -> None:
-    method = Copy("copy")
-    with pytest.raises(TeacherError, match="git object"), method.open([state], tmp_path / "fork") as view:
-        tampered = next(path for path in (view.files / "repo/.git/objects").rglob("*") if path.is_file())
-        tampered.chmod(0o644)
-        tampered.write_bytes(b"tampered")
+TAMPERING = """
+cd /coral
+for file in $(find repo/.git/objects -type f -size +1000k); do
+  chmod u+w $file; echo tampered >> $file; truncate -s 1 $file; rm -f $file; ln -f $file $file.2; cp /dev/null $file.2
+  mv repo/.git/objects repo/.git/moved; truncate -s 1 repo/.git/moved/pack/*.pack; mv repo/.git/moved repo/.git/objects
+done 2> /dev/null
+unshare --user --map-root-user --mount sh -c 'umount -a; mount --bind . /tmp; truncate -s 1 /tmp/repo/.git/*/*/*'
+echo more > repo/more && git -C repo add -A && git -C repo commit -q -m more && git -C repo log --oneline | wc -l
+"""
 
 
-def test_git_objects_that_git_only_touched_are_intact(state: Path, tmp_path: Path) -> None:
-    again = "git -C repo commit-tree -m first HEAD^{tree} < /dev/null; find repo/.git/objects -type f -exec touch {} +"
-    subprocess.run(["git", "-C", "repo", "repack", "-q"], cwd=state, check=True)
-    with Copy("copy").open([state], tmp_path / "fork") as view:
-        subprocess.run(["sh", "-c", again], cwd=view.files, check=True)
+def test_an_agent_cannot_change_the_git_objects_that_a_copy_shares_with_its_source(state: Path, tmp_path: Path) -> None:
+    (state / "coral").mkdir()
+    (state / "repo").rename(state / "coral" / "repo")
+    (state / "coral" / "repo" / "large").write_bytes(os.urandom(2 << 20))
+    commit = "git add -A && git commit -q -m large && git repack -adq"
+    subprocess.run(["sh", "-c", commit], cwd=state / "coral" / "repo", check=True)
+    before = fingerprint(state)
+    sandbox = Sandbox(SandboxSettings())
+    scratch = tmp_path / "fork"
+    with Copy("copy", links=True).open([state], scratch) as view:
+        assert [file.suffix for file in view.shared] == [".pack"]
+        assert disk_bytes(tmp_path) - disk_bytes(state) < 3 << 20, "a working copy and no second pack"
+        command = sandbox.command(view, fork_mounts(view, "coral", SEEN), ["sh", "-c", TAMPERING], SEEN)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(sandbox))
+        assert done.stdout.splitlines()[-1:] == ["3"], done.stderr
+    assert fingerprint(state) == before
+    # what it left is a state like any other
+    with Copy("copy", links=True).open([scratch / "files"], tmp_path / "next") as view:
+        assert view.shared
+
+
+def test_without_a_sandbox_a_copy_shares_nothing(state: Path, tmp_path: Path) -> None:
+    (state / "repo" / "large").write_bytes(os.urandom(2 << 20))
+    subprocess.run(["sh", "-c", "git add -A && git commit -q -m large"], cwd=state / "repo", check=True)
+    with choose_method(tmp_path, "copy").open([state], tmp_path / "fork") as view:
+        assert view.shared == ()
+        assert all(path.stat().st_nlink == 1 for path in view.files.rglob("*") if path.is_file())
 
 
 def test_what_cannot_be_forked_is_said(state: Path, tmp_path: Path) -> None:
@@ -189,9 +217,8 @@ def test_a_method_that_does_not_work_is_told_with_the_reason(tmp_path: Path) -> 
 def test_a_copied_state_is_the_state(state: Path, tmp_path: Path) -> None:
     os.mkfifo(state / "pipe")
     (state / "closed").mkdir(mode=0o500)
-    linked = copy_state(state, tmp_path / "copy", link_git_objects=True)
+    copy_state(state, tmp_path / "copy", link_git_objects=True)
     (state / "pipe").unlink()
-    assert linked and all("/objects/" in str(path) for path in linked)
     before, after = fingerprint(state), fingerprint(tmp_path / "copy")
     assert before.pop("folder").split()[0] == after.pop("folder").split()[0]
     assert before == after
