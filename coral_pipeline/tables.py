@@ -350,9 +350,9 @@ ROUNDS = Table(
         Column("score_rank", FLOAT, "Percentile rank of the node's score in the tree; 0 without score"),
         Column("best_rank", FLOAT, "Percentile rank of the path's best score in the tree"),
         Column("process", FLOAT, "Mean soft over the path's edges"),
-        Column("q", FLOAT, "Q(n)"),
+        Column("q", FLOAT, "Q(n): weighted sum of score_rank, best_rank and process"),
         Column("t", FLOAT, "T(n): percentile rank of the token count among the candidates, fewer is better"),
-        Column("select", FLOAT, "Q(n) + alpha * T(n)"),
+        Column("select", FLOAT, "Q(n) + alpha * T(n): the highest are expanded (T12)"),
         Column("expansions", INT, "Forks dispatched from the node in this round, second tries of round 1 included"),
     ),
 )
@@ -393,7 +393,11 @@ RANKED_PATHS = Table(
         optional("avg_score_rank", FLOAT, "Percentile rank of avg_score among the candidates; null likewise"),
         optional("max_score", FLOAT, "Best raw score of the non-root nodes (P2); null: not a candidate"),
         optional("max_score_rank", FLOAT, "Percentile rank of max_score among the candidates; null likewise"),
-        optional("PathScore", FLOAT, "Weighted sum of seed 3.3; null: not a candidate"),
+        optional(
+            "PathScore",
+            FLOAT,
+            "Weighted sum of the two ranks, avg_cleanliness and avg_knowledge (seed 3.3); null: not a candidate",
+        ),
         optional("rank", INT, "Place among the candidates, from 1 (P3); null: not a candidate"),
         Column("selected", BOOL, "Among the best top_k"),
     ),
@@ -407,8 +411,8 @@ CREDIT_EDGES = Table(
         Column("parent_id", INT, "Parent node"),
         Column("child_id", INT, "Child node"),
         Column("estimator", STRING, "Name of the estimator that gave the advantage"),
-        Column("reward", FLOAT, "R of the edge (C1)"),
-        Column("duration", INT, "d: step turns of the edge"),
+        Column("reward", FLOAT, "R: gain in score rank over the parent node, and soft, both weighted (C1)"),
+        Column("duration", INT, "d: model calls (step turns) of the edge, by which later values are discounted"),
         optional("advantage", FLOAT, "Actor coefficient; null: unassigned, which is not zero (C4)"),
         Column("diagnostics", pa.map_(STRING, FLOAT), "Numbers the estimator attached; never part of the loss"),
     ),
@@ -422,7 +426,11 @@ CRITIC_TARGETS = Table(
         optional(
             "target", FLOAT, "Critic target, mean backup of the direct branches; null: none, or one lacks a prior"
         ),
-        optional("refined", FLOAT, "Refined value; null: needs a prior that is not there"),
+        optional(
+            "refined",
+            FLOAT,
+            "Prior and target weighted by how many branches there are; null: needs a prior that is not there",
+        ),
         Column("direct_branches", INT, "n: children of the node"),
     ),
 )
@@ -449,7 +457,7 @@ PATH_IDENTITY = (
     ROOT_STAGE,
     Column("leaf_id", INT, "Leaf node the path ends in"),
     Column("rank", INT, "Place among the root's candidate paths, from 1 (P3); earlier branches have a lower rank"),
-    Column("PathScore", FLOAT, "Weighted sum of seed 3.3"),
+    Column("PathScore", FLOAT, "Weighted sum of the two ranks, avg_cleanliness and avg_knowledge (seed 3.3)"),
 )
 SFT_SAMPLES = Table(
     "sft",
