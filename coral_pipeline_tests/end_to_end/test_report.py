@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from coral_pipeline import tables
+from coral_pipeline.report.page.diffs import combined
 from coral_pipeline_tests.browser import SCREENSHOTS, chromium, opened, sideways
 from coral_pipeline_tests.end_to_end.conftest import TOUR, Finished, coral_pipeline
 
@@ -30,6 +31,11 @@ def report(bundled: Finished, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def added(diff: str) -> list[str]:
+    """The lines it adds."""
+    return [f"{line}\n" for line in diff.splitlines() if line.startswith("+") and not line.startswith("+++")]
+
+
 def test_it_is_small_enough_to_send(report: Path) -> None:
     """Two trees of five edges; the whole bundled run has six of 33, and 5 MB to be under."""
     assert report.stat().st_size < 400_000
@@ -43,8 +49,9 @@ def test_a_node_is_clicked_its_diff_and_its_transcript_are_read(
     root = tables.SELECTED_ROOTS.rows(bundled.out / "selected_roots" / "tour")[0]["root"]
     tree = bundled.out / "explored_trees" / "tour" / root
     edge = next(row for row in tables.EDGES.rows(tree) if row["child_id"] == 1)
-    turn = next(row for row in tables.TURNS.rows(tree) if (row["edge_id"], row["turn"]) == (edge["edge_id"], 1))
-    added = [line for line in turn["code_diff"].splitlines() if line.startswith("+") and not line.startswith("+++")]
+    diffs = [row["code_diff"] for row in tables.TURNS.rows(tree) if row["edge_id"] == edge["edge_id"]]
+    whole = combined(*diffs)
+    assert whole is not None
     with opened(browser, report, width=width) as found:
         page = found.page
         page.locator("#r0 .details h4").wait_for()
@@ -52,7 +59,10 @@ def test_a_node_is_clicked_its_diff_and_its_transcript_are_read(
         page.locator("#r0 .tree a", has_text="Node 1").first.click()
         details = page.locator("#r0 .details")
         details.locator("h4", has_text="Node 1").wait_for()
-        assert details.locator("ins").all_text_contents()[: len(added)] == [f"{line}\n" for line in added]
+        assert details.get_by_text("Code diff against the root", exact=True).first.is_visible()
+        assert details.locator(".diff").first.locator("ins").all_text_contents() == added(whole)
+        details.locator(".turn").first.get_by_text("Code diff against the root").click()
+        assert details.locator(".turn").first.locator("ins").all_text_contents() == added(diffs[0])
         details.locator(".transcript summary").first.click()
         messages = [row for row in tables.MESSAGES.rows(tree) if (row["edge_id"], row["turn"]) == (edge["edge_id"], 1)]
         details.locator(".message").first.wait_for()

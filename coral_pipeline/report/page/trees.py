@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coral_pipeline import tables
+from coral_pipeline.report.page.diffs import combined
 from coral_pipeline.report.page.reading import RootReading, Row
 from coral_pipeline.report.page.texts import TextPool, visible
 from coral_pipeline.settings import ReportSettings
@@ -47,8 +48,8 @@ def pack_tree(root: RootReading, settings: ReportSettings, share: int) -> Packed
 def tree_data(root: RootReading, texts: TextPool) -> Row:
     """All that is told of the tree's nodes and edges. Texts are numbers: their places in ``texts``."""
     turns: dict[int, list[Row]] = defaultdict(list)
-    for turn in root.turns:
-        turns[turn["edge_id"]].append(_turn(turn, texts))
+    for turn in sorted(root.turns, key=lambda turn: (turn["edge_id"], turn["turn"])):
+        turns[turn["edge_id"]].append(turn)
     messages: dict[int, list[Row]] = defaultdict(list)
     for message in root.messages():
         messages[message["edge_id"]].append(_message(message, texts))
@@ -56,7 +57,8 @@ def tree_data(root: RootReading, texts: TextPool) -> Row:
     edges = [
         {
             **edge,
-            "turns": sorted(turns[edge["edge_id"]], key=lambda turn: turn["turn"]),
+            "code_diff": _placed(_edge_diff(turns[edge["edge_id"]], texts.limit), texts),
+            "turns": [_turn(turn, texts) for turn in turns[edge["edge_id"]]],
             "messages": messages[edge["edge_id"]],
             "credit": _picked(credit.get(edge["edge_id"]), ("estimator", "reward", "advantage")),
         }
@@ -92,12 +94,22 @@ def placed_rounds(rounds: Sequence[Row]) -> list[Row]:
     return placed
 
 
+def _edge_diff(turns: Sequence[Row], limit: int) -> str | None:
+    """What the edge changed in its parent's code; None: not told, or not to be said of two diffs so long or special."""
+    diffs = [turn[tables.CODE_DIFF.name] for turn in turns if turn[tables.CODE_DIFF.name] is not None]
+    if len(diffs) != 2:
+        return diffs[0] if diffs else None
+    return combined(*diffs) if sum(map(len, diffs)) <= limit else None
+
+
+def _placed(text: str | None, texts: TextPool) -> int | None:
+    return None if text is None else texts.put(text)
+
+
 def _turn(turn: Row, texts: TextPool) -> Row:
     """Feedback and diff go to the pool."""
     own = {name: value for name, value in turn.items() if name != "edge_id"}
-    for name in ("feedback", tables.CODE_DIFF.name):
-        own[name] = None if turn[name] is None else texts.put(turn[name])
-    return own
+    return own | {name: _placed(turn[name], texts) for name in ("feedback", tables.CODE_DIFF.name)}
 
 
 def _message(message: Row, texts: TextPool) -> Row:

@@ -42,6 +42,26 @@ def test_every_node_and_edge_is_told_with_its_turns_and_messages(tmp_path: Path)
     assert data["folder"] == f"explored_trees/{RUN}/{folder.name}"
 
 
+def test_an_edge_tells_what_both_its_turns_changed(tmp_path: Path) -> None:
+    """One diff of two; one turn's where the other has none; none where they cannot be made one, or are too long."""
+    head = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n"
+    diffs = {
+        0: (f"{head}-1\n+2\n", f"{head}-2\n+3\n"),
+        1: (f"{head}-1\n+2\n", None),
+        2: (f"{head}-1\n+2\n", f"{head}-1\n+2\n"),
+        3: (f"{head}-1\n+{'2' * 2000}\n", f"{head}-{'2' * 2000}\n+3\n"),
+        4: (f"{head}-1\n+2\n", f"{head}-2\n+1\n"),
+    }
+    write_selection(tmp_path, roots=1)
+    write_root(
+        tmp_path, turn=lambda row: {**row, "code_diff": diffs.get(row["edge_id"], (None, None))[row["turn"] - 1]}
+    )
+    data = tree_data(read_root(tmp_path), TextPool(1000))
+    told = [None if edge["code_diff"] is None else data["texts"][edge["code_diff"]] for edge in data["edges"]]
+    both = head.replace("@@ -1 +1 @@", "@@ -1,1 +1,1 @@") + "-1\n+3\n"
+    assert told == [both, f"{head}-1\n+2\n", None, None, "", None, None]
+
+
 def test_a_prompt_that_every_turn_has_is_kept_once(tmp_path: Path) -> None:
     write_selection(tmp_path, roots=1)
     write_root(tmp_path, message=lambda row: saying(row, "the same"))

@@ -33,6 +33,7 @@ function details(place, data, edge, node) {
     node ? standing(data, node) : null,
     el("h5", {}, "Numbers"),
     edge ? numbers(data, edge, node) : facts([["Score", number(node.score)], ["Children", count(node.valid_children)], ...value(data, node)]),
+    edge ? edgeDiff(data, edge) : null,
     edge ? edge.turns.map((turn) => turnPart(data, edge, turn)) : null,
   ];
 }
@@ -145,7 +146,7 @@ function turnPart(data, edge, turn) {
       ` · shared knowledge ${knowledge(turn)}`,
       turn.commit_hash ? [" · commit ", el("code", {}, turn.commit_hash.slice(0, 12))] : null),
     feedback ? el("div", { class: "feedback" }, pooled(feedback, `turns.parquet, edge ${edge.edge_id}`)) : null,
-    codeDiff(data, edge, turn),
+    turnDiff(data, edge, turn),
     messages.length ? transcript : el("p", { class: "empty" }, "The Teacher told no messages of this turn."));
 }
 
@@ -154,16 +155,32 @@ function knowledge(turn) {
   return done.length ? done.join(" and ") : "left alone";
 }
 
-/** The diff of a turn's commit, file by file as git gives it. */
-function codeDiff(data, edge, turn) {
-  const against = turn.turn > 1 ? "turn 1" : named(edge.parent_id);
+/** What the edge as a whole changed in its parent's code. Null where only its turns' own diffs tell. */
+function edgeDiff(data, edge) {
+  if (edge.code_diff === null) return null;
+  const text = data.texts[edge.code_diff];
+  return [
+    el("h5", {}, `Code diff against ${named(edge.parent_id)}`),
+    text ? diffBlock(text, turnsFile(data, edge)) : el("p", { class: "empty" }, "The code is the same."),
+  ];
+}
+
+const turnsFile = (data, edge) => `${data.folder}/turns.parquet, edge ${edge.edge_id}`;
+const diffBlock = (text, where) => el("div", { class: "diff" }, pooled(text, where, diffLines));
+
+/** The diff of a turn's commit; folded away where the whole edge's stands above it. */
+function turnDiff(data, edge, turn) {
   const text = turn.code_diff === null ? null : data.texts[turn.code_diff];
   if (!text) {
     const said = text === "" ? "The commit changes no code." : turn.commit_hash ? "No code diff was recorded." : "No commit was graded, so there is no code diff.";
     return el("p", { class: "empty" }, said);
   }
-  const where = `${data.folder}/turns.parquet, edge ${edge.edge_id}, turn ${turn.turn}`;
-  return el("figure", { class: "diff" }, el("figcaption", {}, `Code diff against ${against}`), pooled(text, where, diffLines));
+  const title = `Code diff against ${turn.turn > 1 ? "turn 1" : named(edge.parent_id)}`;
+  const block = () => diffBlock(text, turnsFile(data, edge));
+  if (edge.code_diff === null) return [el("p", { class: "caption" }, title), block()];
+  const fold = el("details", {}, el("summary", {}, title));
+  fold.addEventListener("toggle", () => { if (fold.open && fold.childElementCount === 1) fold.append(block()); });
+  return fold;
 }
 
 /** Added and removed lines as <ins> and <del>, so that they are told from the others without colour as well.
@@ -172,7 +189,7 @@ function diffLines(text) {
   const shown = [];
   let inHunk = false;
   for (const line of text.replace(/\n$/, "").split("\n")) {
-    const file = line.match(/^diff --git a\/.* b\/(.*)$/);
+    const file = line.match(/^diff --git (?:a\/.* b\/)?(.*)$/);
     if (file) inHunk = false;
     if (line.startsWith("@@")) inHunk = true;
     if (file) shown.push(el("span", { class: "file" }, `${file[1]}\n`));

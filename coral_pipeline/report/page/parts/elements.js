@@ -13,11 +13,11 @@ function el(name, attributes, ...children) {
 
 function number(value, digits = 6) {
   if (value === null || value === undefined) return "–";
-  return typeof value === "number" ? String(Number(value.toPrecision(digits))) : String(value);
+  return typeof value === "number" ? String(Number(value.toPrecision(digits))).replace(/^-/, "−") : String(value);
 }
 
 function signed(value, digits = 3) {
-  return typeof value === "number" ? (value > 0 ? "+" : "") + number(value, digits).replace("-", "−") : number(value);
+  return (value > 0 ? "+" : "") + number(value, digits);
 }
 
 function count(value) {
