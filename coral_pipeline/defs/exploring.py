@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
+from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.lineage import INPUTS, latest_tags
 from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey, age
@@ -28,6 +30,8 @@ from coral_pipeline.settings import AutomationSettings, StudentRunBudget
 
 logger = logging.getLogger(__name__)
 
+BEFORE_TREES = ("filtered_snapshots", "stage_labels", "selected_roots", "root_folders")
+"""Assets whose failed checks keep roots from being explored."""
 TREES = PER_ROOT[0]
 STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
 """Tags of a night's runs: whose root it is, when the night began, and when the run is stopped (both ISO 8601)."""
@@ -78,18 +82,31 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
     return sorted(missing, key=lambda key: (has_failed(key), age(key)))
 
 
+def refused_partitions(instance: dg.DagsterInstance) -> set[str]:
+    """Student runs and roots of which a blocking check failed when it was last made, before any tree is grown."""
+    keys = [
+        dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
+        for check in CHECKS
+        if check.blocking and not check.audit_only and check.asset in BEFORE_TREES
+    ]
+    states = instance.event_log_storage.get_asset_check_partition_info(keys)
+    failed = AssetCheckExecutionRecordStatus.FAILED
+    return {state.partition_key for state in states if state.partition_key and state.latest_execution_status == failed}
+
+
 def plan_night(
     night: datetime.datetime, instance: dg.DagsterInstance, automation: AutomationSettings
 ) -> list[dg.RunRequest]:
     """The runs of a night that began at ``night``, Student runs taking turns, less those there are already."""
     tonight = instance.get_runs(dg.RunsFilter(tags={NIGHT: night.isoformat()}))
     busy = {run.tags.get(PARTITION_NAME_TAG) for run in (*tonight, *unfinished_runs(instance))}
+    refused = refused_partitions(instance)
     plans = []
     for student_run in instance.get_dynamic_partitions(STUDENT_RUNS_NAME):
         budget = Budget.of(student_run, automation)
-        if budget is None:
+        if budget is None or student_run in refused:
             continue
-        keys = [key for key in unexplored(student_run, instance) if str(key) not in busy]
+        keys = [key for key in unexplored(student_run, instance) if str(key) not in busy | refused]
         spent = len({run.tags.get(PARTITION_NAME_TAG) for run in tonight if run.tags.get(STUDENT_RUN) == student_run})
         wanted = keys if budget.roots is None else keys[: max(0, budget.roots - spent)]
         plans.append([_request(key, night, budget) for key in wanted])

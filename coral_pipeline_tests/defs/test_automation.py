@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
 from coral_pipeline.defs.build import build_definitions
 from coral_pipeline_tests.defs.world import settings
@@ -35,6 +36,21 @@ class Automation:
         self.instance.report_runless_asset_event(
             dg.AssetObservation(asset, partition=partition, tags={VERSION: version})
         )
+
+    def checked(self, asset: str, check: str, partition: str, passed: bool) -> None:
+        wanted = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition])
+        checked = self.instance.fetch_materializations(wanted, limit=1).records[0]
+        found = dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(asset),
+            check_name=check,
+            passed=passed,
+            metadata={},
+            partition=partition,
+            target_materialization_data=AssetCheckEvaluationTargetMaterializationData(
+                storage_id=checked.storage_id, run_id=checked.run_id, timestamp=checked.timestamp
+            ),
+        )
+        self.instance.report_runless_asset_event(found)
 
     def root_done(self, root: str, version: str = "1") -> None:
         for asset in (TREES, PATHS, ADVANTAGES):
@@ -101,6 +117,15 @@ def test_a_tree_made_again_is_carried_on_where_it_is_another(automation: Automat
     assert automation.tick() == set(), "the same tree"
     automation.made(TREES, "a|1", version="2")
     assert automation.tick() == {f"{PATHS} a|1", f"{ADVANTAGES} a|1"}
+
+
+def test_a_tree_that_a_blocking_check_refused_is_not_carried_on_and_stops_no_other(automation: Automation) -> None:
+    for root, passed in (("a|1", False), ("a|2", True)):
+        automation.made(TREES, root)
+        automation.checked(TREES, "decisions_replayed", root, passed)
+    assert automation.tick() == {f"{PATHS} a|2", f"{ADVANTAGES} a|2"}
+    automation.made(TREES, "a|1", version="2")
+    assert automation.tick() >= {f"{PATHS} a|1", f"{ADVANTAGES} a|1"}, "another tree"
 
 
 def test_no_tree_is_ever_asked_for(automation: Automation) -> None:

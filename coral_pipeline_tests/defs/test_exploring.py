@@ -43,6 +43,12 @@ class Roots:
         tree = dg.AssetMaterialization("explored_trees", partition=key, tags={VERSION: "tree", INPUTS: of})
         self.instance.report_runless_asset_event(tree)
 
+    def checked(self, asset: str, check: str, partition: str, passed: bool) -> None:
+        found = dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(asset), check_name=check, passed=passed, metadata={}, partition=partition
+        )
+        self.instance.report_runless_asset_event(found)
+
     def run(self, key: str, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
         return self.instance.create_run_for_job(exploring, status=status, tags={"dagster/partition": key, **tags})
 
@@ -99,6 +105,14 @@ def test_roots_that_failed_do_not_keep_the_others_waiting(roots: Roots) -> None:
     roots.run(keys[0], dg.DagsterRunStatus.FAILURE)
     roots.run(keys[1], dg.DagsterRunStatus.CANCELED)
     assert plan(roots) == [keys[1], keys[2], keys[0]]
+
+
+def test_what_a_blocking_check_refused_is_not_explored(roots: Roots) -> None:
+    (a, b), _ = roots.chosen("a", 1, 2), roots.chosen("c", 1)
+    roots.checked("root_folders", "copied_root_as_it_was", a, passed=False)
+    roots.checked("selected_roots", "choice_computed_anew", "c", passed=False)
+    roots.checked("selected_roots", "made_from_what_is_there", "a", passed=False)
+    assert plan(roots) == [b], "the last of these checks does not block"
 
 
 def test_a_root_whose_files_have_changed_is_explored_again(roots: Roots) -> None:
