@@ -48,7 +48,8 @@ class Line:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of the agent."""
         raw = await request.read()
-        if not _is_request(raw):
+        body = _request_in(raw)
+        if body is None:
             return web.Response(status=400, text="no chat completion request")
         if self.closing.is_set():
             return await self._close(request, raw)
@@ -59,7 +60,7 @@ class Line:
         self._tasks.add(task)
         self.open_requests += 1
         try:
-            return await self._pass_on(request, call)
+            return await self._pass_on(request, body, call)
         except ServerFault as fault:
             call.outcome, call.problem = "fault", f"model endpoint {self._endpoint.url}: {fault}"
             return _break_off(request, call)
@@ -81,8 +82,7 @@ class Line:
         await response.write(_CLOSING + _DONE)
         return response
 
-    async def _pass_on(self, request: web.Request, call: Call) -> web.StreamResponse:
-        body = json.loads(call.request)
+    async def _pass_on(self, request: web.Request, body: dict[str, Any], call: Call) -> web.StreamResponse:
         with_fixed_date(body["messages"], self._date)
         async with await self._endpoint.ask(body, self._tree, call) as upstream:
             call.status = upstream.status
@@ -120,14 +120,15 @@ class Line:
             self.fault = call.problem
 
 
-def _is_request(raw: bytes) -> bool:
-    """A body that can be passed on: programs of the agent may send anything."""
+def _request_in(raw: bytes) -> dict[str, Any] | None:
+    """A body that can be passed on; None where it is none: programs of the agent may send anything."""
     try:
         body = json.loads(raw)
     except ValueError:
-        return False
+        return None
     messages = body.get("messages") if isinstance(body, dict) else None
-    return isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+    is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+    return body if is_request else None
 
 
 def _break_off(request: web.Request, call: Call) -> web.StreamResponse:
