@@ -17,6 +17,7 @@ from coral_pipeline.cli.doctor import doctor
 from coral_pipeline.cli.explore import explore
 from coral_pipeline.cli.export import export
 from coral_pipeline.cli.import_run import import_run
+from coral_pipeline.cli.lineage import lineage
 from coral_pipeline.cli.rank import rank
 from coral_pipeline.cli.report import report
 from coral_pipeline.cli.run import run
@@ -46,6 +47,7 @@ app.command()(doctor)
 app.command()(explore)
 app.command()(export)
 app.command()(import_run)
+app.command()(lineage)
 app.command()(rank)
 app.command()(report)
 app.command()(run)
