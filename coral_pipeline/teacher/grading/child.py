@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import types
@@ -22,6 +23,8 @@ def main() -> None:
     """Grade, then report: ``{"score", "feedback", "metadata"}`` or ``{"error", "traceback"}``."""
     request, channel = json.loads(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(channel, False)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # what is ignored here, graded programs would ignore too
     sys.dont_write_bytecode = True
     sys.path.extend(request["import_paths"])
     try:

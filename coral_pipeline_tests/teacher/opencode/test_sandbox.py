@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -126,6 +127,16 @@ def test_unisolated_is_an_explicit_setting(fork: View) -> None:
     sandbox = Sandbox(SandboxSettings(isolation="none"))
     sandbox.require([])
     assert sandbox.command(fork, [], ["true"], fork.seen) == ["true"]
+
+
+def test_programs_end_by_signals_whatever_those_who_started_them_ignore(tmp_path: Path) -> None:
+    """A job in the background of a script ignores SIGINT, and Dagster then has SIGTERM ignored as well."""
+    ends_itself = ["sh", "-c", "kill -TERM $$; echo survived"]
+    request = {"database": None, "cwd": str(tmp_path), "command": ends_itself, "forwards": []}
+    ignoring = "trap '' INT TERM HUP QUIT; exec \"$@\""
+    command = ["sh", "-c", ignoring, "sh", sys.executable, "-I", str(ENTRY), json.dumps(request)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("", 128 + signal.SIGTERM), done.stderr
 
 
 def test_the_entry_joins_the_loopback_to_sockets_and_back(fork: View, tmp_path: Path) -> None:

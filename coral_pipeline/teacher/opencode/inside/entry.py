@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -92,5 +93,16 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.transport.abort()
 
 
+def restore_signals() -> None:
+    """Have what is started end by signals as usual, whatever those who started this ignore.
+
+    Where SIGINT is ignored (a background job of a script), Dagster has SIGTERM ignored too; programs inherit
+    that, and an agent's ``timeout 60 COMMAND`` would never end.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 if __name__ == "__main__":
+    restore_signals()
     sys.exit(asyncio.run(main(json.loads(sys.argv[1]))))
