@@ -33,10 +33,10 @@ Page = dict[str, Any]
 
 GLANCE, RESULT = sketch.TITLE, "result"
 BETTER = {"maximize": "higher is better", "minimize": "lower is better"}
-SNAPSHOT_COLUMNS = ("global_index", "agent_id", "score", "status", "eligible", "eval_ok", "snapshot")
+SNAPSHOT_COLUMNS = ("global_index", "agent_id", "score", "status", "eligible", "eval_ok")
 REJECTED_COLUMNS = ("snapshot", "reason", "detail")
 STAGE_COLUMNS = ("global_index", "agent_id", "stage", "score", "smooth_score", "gain", "eligible")
-ROOT_COLUMNS = ("global_index", "stage", "score", "selection_reason", "root")
+ROOT_COLUMNS = ("global_index", "agent_id", "stage", "score", "selection_reason")
 PATH_COLUMNS = (
     "rank",
     "leaf_id",
@@ -51,7 +51,7 @@ PATH_COLUMNS = (
     "excluded_reason",
 )
 ADVANTAGE_COLUMNS = ("edge_id", "parent_id", "child_id", "reward", "duration", "advantage")
-"""Of the tables as pages show them, what is read first first."""
+"""Of the tables as pages show them, what is read first first; full names of snapshots would triple the rows' height."""
 
 
 def snapshots_page(run: StudentRunTables) -> Page:
@@ -64,11 +64,17 @@ def snapshots_page(run: StudentRunTables) -> Page:
         "kept": kept,
         "eligible": eligible,
         "rejected": rejected,
-        "rejected by reason": count_table("reason", run.rejected_by_reason()),
         "direction": f"{run.direction}: {BETTER[run.direction]}",
         **({"warnings": list(run.warnings)} if run.warnings else {}),
         "first kept": preview(run.filtered, SNAPSHOT_COLUMNS),
-        "first rejected": preview(run.rejected, REJECTED_COLUMNS),
+        **(
+            {
+                "rejected by reason": count_table("reason", run.rejected_by_reason()),
+                "first rejected": preview(run.rejected, REJECTED_COLUMNS),
+            }
+            if rejected
+            else {}
+        ),
     }
 
 
@@ -144,12 +150,13 @@ def paths_page(
     candidates, chosen = [row for row in rows if row["candidate"]], [row for row in rows if row["selected"]]
     scores = f": PathScore {chosen[0]['PathScore']:.3f} to {chosen[-1]['PathScore']:.3f}" if chosen else ""
     title = "tree with the selected paths"
+    excluded = Counter(row["excluded_reason"] for row in rows if not row["candidate"])
     return {
         RESULT: f"{len(chosen)} of {len(candidates)} candidate paths selected{scores}",
         GLANCE: at_a_glance(sketch.paths_sketch(ranked)),
         "selected": len(chosen),
         "candidates": len(candidates),
-        "excluded": count_table("reason", Counter(filter(None, ranked["excluded_reason"].to_pylist()))),
+        **({"excluded": count_table("reason", excluded)} if excluded else {}),
         "PathScore": picture("PathScore", path_scores_svg(ranked, settings)),
         title: picture(title, tree_svg(nodes, edges, direction, {row["rank"]: row["node_ids"] for row in chosen})),
         "paths": preview(ranked, PATH_COLUMNS, rows=len(rows)),
