@@ -15,7 +15,7 @@ from coral_pipeline.audit.sources import CHECKSUMS_FOLDER, SUPERSEDED_FILE
 from coral_pipeline.settings import Direction, SelectionSettings
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.guarded import Unreadable, parse_json
-from coral_pipeline.student_run.layout import GRADER_FOLDER, METADATA_FILE, SNAPSHOTS_FOLDER, TASK_FILE
+from coral_pipeline.student_run.layout import GRADER_FOLDER, METADATA_FILE, PRIVATE_FOLDER, SNAPSHOTS_FOLDER, TASK_FILE
 from coral_pipeline.student_run.reading import read_student_run
 from coral_pipeline.student_run.roots import account, select_roots, shortages
 from coral_pipeline.student_run.stages import label_stages
@@ -96,9 +96,9 @@ def verify_copies(review: Review, folder: Path, student_run: Path) -> None:
                 _verify_copy(review, row, folder / row["root"], student_run / SNAPSHOTS_FOLDER / row["root"])
         task = folder / TASK_FOLDER
         _same_file(review, f"{TASK_FOLDER}/{TASK_FILE}", task / TASK_FILE, student_run / TASK_FILE)
-        if (student_run / GRADER_FOLDER).is_dir() or (task / GRADER_FOLDER).is_dir():
-            copied, original = task / GRADER_FOLDER, (student_run / GRADER_FOLDER).resolve()
-            _same_tree(review, f"{TASK_FOLDER}/{GRADER_FOLDER}", copied, original, frozenset())
+        for name in (GRADER_FOLDER, PRIVATE_FOLDER):
+            if (student_run / name).is_dir() or (task / name).is_dir():
+                _same_tree(review, f"{TASK_FOLDER}/{name}", task / name, (student_run / name).resolve(), frozenset())
         expected = {TASK_FOLDER, CHECKSUMS_FOLDER, *(row["root"] for row in rows)}
         for other in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
             if other.name not in expected and not (other / SUPERSEDED_FILE).exists():

@@ -18,7 +18,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coral_pipeline.student_run.guarded import Folder, Unreadable
-from coral_pipeline.student_run.layout import GRADER_FOLDER, SNAPSHOTS_FOLDER, TASK_FILE, parse_snapshot_name
+from coral_pipeline.student_run.layout import (
+    GRADER_FOLDER,
+    PRIVATE_FOLDER,
+    SNAPSHOTS_FOLDER,
+    TASK_FILE,
+    parse_snapshot_name,
+)
 from coral_pipeline.student_run.reading import TASK_LIMIT
 
 _BEING_WRITTEN = re.compile(
@@ -27,6 +33,8 @@ _BEING_WRITTEN = re.compile(
     r"|\..+\.[A-Za-z0-9]{6}"  # rsync's file on its way: .task.yaml.Xa81bQ
 )
 _DIGITS = 32
+_GRADING = (GRADER_FOLDER, PRIVATE_FOLDER)
+_TOP = (TASK_FILE, SNAPSHOTS_FOLDER, *_GRADING)
 
 
 class Incomplete(Exception):
@@ -35,7 +43,7 @@ class Incomplete(Exception):
 
 def glance(student_run: Path) -> str:
     """What changes when something is added to, removed from or replaced at the top of the run. Raises ``OSError``."""
-    looked_at = (student_run, *(student_run / name for name in (TASK_FILE, SNAPSHOTS_FOLDER, GRADER_FOLDER)))
+    looked_at = (student_run, *(student_run / name for name in _TOP))
     return _digest(_mark(path.stat()) if path.exists() else "none" for path in looked_at)
 
 
@@ -54,7 +62,7 @@ def close_look(student_run: Path) -> str:
             *(f"{name} {_mark(os.lstat(student_run / name))}" for name in top),
             *(f"{name} {_mark(status)}" for name, status in sorted(snapshots.items())),
             *(f"{path} {_mark(os.lstat(path))}" for path in _below(student_run / SNAPSHOTS_FOLDER / latest)),
-            *(f"{path} {_mark(os.lstat(path))}" for path in _below(student_run / GRADER_FOLDER)),
+            *(f"{path} {_mark(os.lstat(path))}" for folder in _GRADING for path in _below(student_run / folder)),
         ]
     )
 

@@ -36,6 +36,7 @@ COPYING: dict[str, Callable[[Path], object]] = {
     "a file whose time is set back": lambda run: os.utime(last(run) / "code" / "solve.py", (1, 1)),
     "task.yaml": lambda run: append(run / "task.yaml"),
     "the grader": lambda run: (run / "grader").mkdir(),
+    "private data": lambda run: (run / "private").mkdir(),
     "a table of the import": lambda run: (run / "import_report.parquet").write_bytes(b"PAR1"),
 }
 
@@ -49,7 +50,7 @@ def test_a_close_look_sees_that_a_copy_goes_on(run: Path, what: str) -> None:
     assert close_look(run) != before
 
 
-@pytest.mark.parametrize("what", ["another snapshot", "task.yaml", "the grader"])
+@pytest.mark.parametrize("what", ["another snapshot", "task.yaml", "the grader", "private data"])
 def test_a_glance_sees_what_is_new_at_the_top(run: Path, what: str) -> None:
     before = glance(run)
     assert glance(run) == before
