@@ -106,6 +106,16 @@ def test_an_eval_is_committed_graded_and_told(worktree: Worktree) -> None:
     assert len(record["shared_state_hash"]) == 40
 
 
+def test_the_code_diff_tells_all_commits_since_the_eval_before(worktree: Worktree) -> None:
+    """Commits of the agent's own too."""
+    own = "echo 'Y = 1' > helper.py && git add helper.py && git commit -q -m mine"
+    worktree.run(f"{own} && echo 'X = 2.5' > answer.py && coral eval -m both")
+    graded = worktree.desk.graded
+    assert graded is not None and graded.code_diff is not None
+    assert "+Y = 1\n" in graded.code_diff and "+X = 2.5\n" in graded.code_diff
+    assert b"helper.py" not in graded.patch
+
+
 @pytest.mark.parametrize(
     ("mode", "status", "feedback"),
     [

@@ -32,7 +32,7 @@ function details(place, data, edge, node) {
     why(data, edge, node),
     node ? standing(data, node) : null,
     el("h5", {}, "Numbers"),
-    edge ? numbers(data, edge, node) : facts([["Score", number(node.score)], ["Children", count(node.valid_children)], ...value(data, node)]),
+    edge ? numbers(data, edge, node) : numbersOfRoot(data, node),
     edge ? edgeDiff(data, edge) : null,
     edge ? edge.turns.map((turn) => turnPart(data, edge, turn)) : null,
   ];
@@ -101,11 +101,15 @@ function standing(data, node) {
       ...["score_rank", "best_rank", "process", "q", "t", "select"].map((name) => number(row[name], 3)), row.expansions]));
 }
 
+function numbersOfRoot(data, node) {
+  return facts([["Score", number(node.score)], ["Children", count(node.valid_children)], ...value(data, node)]);
+}
+
 function numbers(data, edge, node) {
   const parent = data.node.get(edge.parent_id);
   const gain = typeof edge.best_score === "number" && typeof parent.score === "number" ? edge.best_score - parent.score : null;
   return facts([
-    ["Score", edge.improved ? [number(edge.best_score), el("span", { class: "good", "aria-hidden": "true" }, " ▲"), el("span", { class: "unseen" }, " improved")] : number(edge.best_score)],
+    ["Score", [number(edge.best_score), edge.improved ? better() : null]],
     ["Against its parent", signed(gain, 4)],
     node ? ["Best on the path", number(node.path_best_score)] : null,
     node ? ["Soft score", number(edge.soft, 3)] : null,
@@ -120,6 +124,11 @@ function numbers(data, edge, node) {
     ["Context tokens", count(edge.max_token_total)],
     ["Time", `${number(edge.seconds, 3)} s`],
   ]);
+}
+
+/** The sign of an edge that improved on its parent, in words for those who hear the page. */
+function better() {
+  return [el("span", { class: "good", "aria-hidden": "true" }, " ▲"), el("span", { class: "unseen" }, " improved")];
 }
 
 function value(data, node) {
@@ -171,8 +180,9 @@ const diffBlock = (text, where) => el("div", { class: "diff" }, pooled(text, whe
 /** The diff of a turn's commit; folded away where the whole edge's stands above it. */
 function turnDiff(data, edge, turn) {
   const text = turn.code_diff === null ? null : data.texts[turn.code_diff];
+  if (text === "") return el("p", { class: "empty" }, "The commit changes no code.");
   if (!text) {
-    const said = text === "" ? "The commit changes no code." : turn.commit_hash ? "No code diff was recorded." : "No commit was graded, so there is no code diff.";
+    const said = turn.commit_hash ? "No code diff was recorded." : "No commit was graded, so there is no code diff.";
     return el("p", { class: "empty" }, said);
   }
   const title = `Code diff against ${turn.turn > 1 ? "turn 1" : named(edge.parent_id)}`;
@@ -207,9 +217,9 @@ function diffLine(line) {
 function transcriptOf(data, messages) {
   return el("ol", { class: "messages" }, messages.map((message) => {
     const where = `${data.folder}/messages.parquet, message ${message.message_id}`;
-    const tokens = message.output_tokens === null ? null : el("span", { class: "quiet" }, ` ${count(message.output_tokens)} tokens sampled`);
+    const tokens = message.output_tokens === null ? null : ` ${count(message.output_tokens)} tokens sampled`;
     return el("li", { class: `message ${message.role}` },
-      el("p", { class: "role" }, ROLES[message.role] ?? message.role, tokens),
+      el("p", { class: "role" }, ROLES[message.role] ?? message.role, el("span", { class: "quiet" }, tokens)),
       message.parts.map((part) => partOf(data.texts[part.text], part, where)));
   }));
 }
@@ -230,7 +240,8 @@ function folded(text, where, what) {
   if (typeof text === "string" && lines <= LONG.lines && whole.length <= LONG.characters) return pooled(text, where);
   const size = whole.length + (typeof text === "string" ? 0 : text[1]);
   const first = whole.trimStart().split("\n", 1)[0].slice(0, 90);
-  const fold = el("details", {}, el("summary", {}, el("span", { class: "first" }, first), el("span", { class: "quiet" }, ` … ${what} of ${count(size)} characters`)));
+  const rest = el("span", { class: "quiet" }, ` … ${what} of ${count(size)} characters`);
+  const fold = el("details", {}, el("summary", {}, el("span", { class: "first" }, first), rest));
   fold.addEventListener("toggle", () => { if (fold.open && fold.childElementCount === 1) fold.append(...[pooled(text, where)].flat()); });
   return fold;
 }

@@ -36,7 +36,8 @@ function ordinal(value) {
 
 /** A list of named values. */
 function facts(pairs) {
-  return el("dl", { class: "facts small" }, pairs.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  const fact = ([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  return el("dl", { class: "facts small" }, pairs.filter(Boolean).map(fact));
 }
 
 /** A table that scrolls by itself where it is too wide. ``rows`` of cells; the first of each heads its row. */
