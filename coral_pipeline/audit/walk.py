@@ -15,8 +15,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import SEPARATOR
-from coral_pipeline.student_run.layout import student_run_name
-from coral_pipeline.student_run.reading import read_direction
+from coral_pipeline.student_run.layout import SNAPSHOTS_FOLDER, student_run_name
 
 PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
 PER_STUDENT_RUN = ("filtered_snapshots", "stage_labels", "selected_roots", "sft_dataset")
@@ -53,7 +52,10 @@ class Audit:
 
     def __init__(self, output: Path, student_run: Path, recompute: bool = False) -> None:
         """Raises ``BadInput`` where ``student_run`` is none, or nothing was made from it under ``output``."""
-        read_direction(student_run)
+        if not (student_run / SNAPSHOTS_FOLDER).is_dir():
+            raise BadInput(
+                student_run, f"has no {SNAPSHOTS_FOLDER}, so it is no Student run", "name a Student run's folder"
+            )
         self.name = student_run_name(student_run)
         self.account = Account()
         self._output = output
