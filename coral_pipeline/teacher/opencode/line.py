@@ -7,14 +7,13 @@ import contextlib
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
+import aiohttp
 from aiohttp import web
 
 from coral_pipeline.teacher.opencode.calls import BrokenStream, Call, read_stream, with_fixed_date
-
-if TYPE_CHECKING:
-    from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint
 
 _CLOSING = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}\n\n'
 _DONE = b"data: [DONE]\n\n"
@@ -26,10 +25,22 @@ class ServerFault(Exception):
     """The model server failed."""
 
 
+class Upstream(Protocol):
+    """The way to the model server, as a line needs it."""
+
+    url: str
+
+    async def ask(self, body: dict[str, Any], tree: str, call: Call) -> aiohttp.ClientResponse:
+        """The server's answer, not yet read; puts into ``call`` what was sent. Raises ``ServerFault``."""
+
+    def pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """The answer's bytes as they come. Raises ``ServerFault``."""
+
+
 class Line:
     """What passes between one turn's agent and the model server. Read from another thread than it is written in."""
 
-    def __init__(self, endpoint: ModelEndpoint, tree: str, date: str) -> None:
+    def __init__(self, upstream: Upstream, tree: str, date: str) -> None:
         """``tree``: key of the tree, for routing. ``date``: what the system prompt says today is."""
         self.calls: list[Call] = []
         self.fault: str | None = None
@@ -40,7 +51,7 @@ class Line:
         """Set: whatever the agent still asks is answered by an empty last word."""
         self.open_requests = 0
         self.last_activity = time.monotonic()
-        self._endpoint = endpoint
+        self._upstream = upstream
         self._tree = tree
         self._date = date
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -62,7 +73,7 @@ class Line:
         try:
             return await self._pass_on(request, body, call)
         except ServerFault as fault:
-            call.outcome, call.problem = "fault", f"model endpoint {self._endpoint.url}: {fault}"
+            call.outcome, call.problem = "fault", f"model endpoint {self._upstream.url}: {fault}"
             return _break_off(request, call)
         finally:
             self._judge(call)
@@ -84,7 +95,7 @@ class Line:
 
     async def _pass_on(self, request: web.Request, body: dict[str, Any], call: Call) -> web.StreamResponse:
         with_fixed_date(body["messages"], self._date)
-        async with await self._endpoint.ask(body, self._tree, call) as upstream:
+        async with await self._upstream.ask(body, self._tree, call) as upstream:
             call.status = upstream.status
             if upstream.status != 200:
                 call.response += await upstream.read()
@@ -92,7 +103,7 @@ class Line:
             response = web.StreamResponse(headers=_STREAM)
             await response.prepare(request)
             with contextlib.suppress(ConnectionResetError):  # the agent hung up: the answer stays cut
-                async for data in self._endpoint.pieces(upstream):
+                async for data in self._upstream.pieces(upstream):
                     call.first_byte = call.first_byte or time.time()
                     self.last_activity = time.monotonic()
                     call.response += data
