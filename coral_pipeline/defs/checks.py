@@ -1,7 +1,6 @@
 """The checks of ``coral_pipeline.audit`` as Dagster asset checks: a step per asset, each check selectable by itself."""
 
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.metadata import table_of
-from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, STUDENT_RUNS_NAME
-from coral_pipeline.defs.student_run import root_folders
+from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
 
 OF_ROOTS = ("root_folders", *PER_ROOT)
 """Assets whose partitions are roots."""
@@ -49,48 +47,38 @@ def _checks_of(asset: str, checks: Sequence[Check]) -> dg.AssetChecksDefinition:
     def verify(context: dg.AssetCheckExecutionContext, folders: Folders) -> Iterator[dg.AssetCheckResult]:
         source = Source(folders.storage, folders.student_run)
         wanted = {key.name for key in context.selected_asset_check_keys}
-        partitions = _partitions(context, source, asset)
         for check in checks:
             if check.name in wanted:
-                yield _result(check, [check.review(source, partition) for partition in partitions])
+                yield _result(check, check.review(source, context.partition_key))
 
     return verify
 
 
-def _partitions(context: dg.AssetCheckExecutionContext, source: Source, asset: str) -> Sequence[str]:
-    """The run's partition; every one that is stored where the run has none, as when the UI is asked to run checks."""
-    if context.has_partition_key:
-        return [context.partition_key]
-    stored = source.storage.partitions(PER_ROOT[0] if asset == root_folders.key.to_user_string() else asset)
-    return [key for key in stored if key in _known(context.instance, asset)]
-
-
-def _known(instance: dg.DagsterInstance, asset: str) -> Sequence[str]:
-    """The partitions there are now: what is kept of superseded roots is nobody's input."""
-    return instance.get_dynamic_partitions(ROOTS_NAME if asset in OF_ROOTS else STUDENT_RUNS_NAME)
-
-
-def _result(check: Check, reviews: Sequence[Review]) -> dg.AssetCheckResult:
-    total, findings = sum(review.total for review in reviews), [one for review in reviews for one in review.findings]
-    numbers: dict[str, Any] = {"findings": total, **sum((review.looked_at for review in reviews), Counter())}
-    difference = max((review.largest_difference for review in reviews), default=0.0)
-    if difference:
-        numbers["largest difference"] = difference
-    if notes := [note for review in reviews for note in review.notes]:
-        numbers["notes"] = notes
-    if findings:
-        shown = findings[:SHOWN_FINDINGS]
-        rows = ({"partition": one.partition, "where": one.where, "problem": one.problem} for one in shown)
-        numbers["first findings"] = table_of(rows)
-    others = f" (and {total - 1} more)" if total > 1 else ""
+def _result(check: Check, review: Review) -> dg.AssetCheckResult:
+    numbers: dict[str, Any] = {"findings": review.total, **review.looked_at}
+    if review.largest_difference:
+        numbers["largest difference"] = review.largest_difference
+    if review.notes:
+        numbers["notes"] = review.notes
+    if review.findings:
+        shown = review.findings[:SHOWN_FINDINGS]
+        numbers["first findings"] = table_of({"where": one.where, "problem": one.problem} for one in shown)
     return dg.AssetCheckResult(
         asset_key=check.asset,
         check_name=check.name,
-        passed=not total,
+        passed=not review.total,
         severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-        description=f"{findings[0].where}: {findings[0].problem}{others}" if findings else None,
+        description=_summary(review),
         metadata=numbers,
     )
+
+
+def _summary(review: Review) -> str | None:
+    """The first finding, and how many more there are; None without any."""
+    if not review.findings:
+        return None
+    first, more = review.findings[0], review.total - 1
+    return f"{first.where}: {first.problem}" + (f" (and {more} more)" if more else "")
 
 
 def failed_checks(result: dg.ExecuteInProcessResult, blocking: bool) -> list[str]:

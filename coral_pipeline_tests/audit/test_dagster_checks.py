@@ -106,11 +106,11 @@ def job(finished: World) -> dg.JobDefinition:
     return finished.definitions.resolve_implicit_global_asset_job_def()
 
 
-def run_checks(world: World, job: dg.JobDefinition, *checks: Check, partition: str | None) -> dg.ExecuteInProcessResult:
+def run_checks(world: World, job: dg.JobDefinition, *checks: Check, partition: str) -> dg.ExecuteInProcessResult:
     """The checks, of one asset, and nothing else."""
     keys = {dg.AssetCheckKey(dg.AssetKey(check.asset), check.name) for check in checks}
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    tags = {PARTITION: partition} if partition else {}
+    tags = {PARTITION: partition}
     alone = job.get_subset(asset_check_selection=keys)
     result = alone.execute_in_process(instance=world.instance, tags=tags, raise_on_error=False, run_config=quiet)
     found = {(one.asset_key, one.check_name) for one in result.get_asset_check_evaluations()}
@@ -142,16 +142,6 @@ def test_a_check_is_red_where_something_was_damaged(finished: World, job: dg.Job
     assert found.description and metadata["first findings"].records
     assert found.severity == (dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN)
     assert result.success is not check.blocking
-
-
-@pytest.mark.parametrize("asset", ["explored_trees", "root_folders", "stage_labels"])
-def test_without_a_partition_every_stored_one_is_verified(finished: World, job: dg.JobDefinition, asset: str) -> None:
-    checks = [check for check in IN_DAGSTER if check.asset == asset]
-    (one,) = run_checks(finished, job, checks[0], partition=partition(finished, asset)).get_asset_check_evaluations()
-    (all_of_them,) = run_checks(finished, job, checks[0], partition=None).get_asset_check_evaluations()
-    per_partition, together = (dict[str, Any](found.metadata)["files"].value for found in (one, all_of_them))
-    assert all_of_them.passed and all_of_them.partition is None
-    assert together >= per_partition * (2 if asset == "explored_trees" else 1)
 
 
 def test_every_check_can_be_damaged_for() -> None:
