@@ -40,12 +40,14 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt
 	$(PIP) --editable '.[test]'
 	touch $(VENV)/.installed $@
 
-# What the tests use beside Python: a browser for what people see, a sandbox and a search tool for the agents.
+# What the tests use beside Python: a browser for what people see, a sandbox and a search tool for the agents,
+# Postgres for events of several machines.
 system-packages:
 	@missing=""; \
 	for pair in chromium:chromium bwrap:bubblewrap rg:ripgrep; do \
 	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; \
 	done; \
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
 	if [ -n "$$missing" ]; then \
 	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  $$sudo apt-get update --quiet --quiet && $$sudo apt-get install --yes --quiet --quiet $$missing; \

@@ -55,7 +55,9 @@ def run(
     from coral_pipeline.defs.instance import HOME, instance_under
     from coral_pipeline.defs.progress import SearchControl
     from coral_pipeline.defs.whole_run import ASSETS, Interrupted, WholeRun
+    from coral_pipeline.errors import BadInput
     from coral_pipeline.settings_file import read_settings, write_settings
+    from coral_pipeline.storage import is_url
     from coral_pipeline.student_run.copying import refuse_overlap
     from coral_pipeline.student_run.reading import read_direction
 
@@ -65,6 +67,8 @@ def run(
         "opencode": {"endpoint": endpoint, "model": model},
     }
     chosen = _with_options(read_settings(settings, width), options, trees_at_once)
+    if is_url(str(out).replace(":/", "://", 1)):  # pathlib makes one slash of two
+        raise BadInput(out, "is a URL, and `run` works on this machine alone", "give a folder, or run it as a service")
     read_direction(student_run)
     refuse_overlap(student_run, *(out / name for name in (HOME, *ASSETS)))
     outcomes: list[RootOutcome] = []

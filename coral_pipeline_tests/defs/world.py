@@ -64,8 +64,7 @@ class World:
 
     @property
     def definitions(self) -> dg.Definitions:
-        where = (self.folder / "output", self.folder / "student_runs")
-        return build_definitions(*where, self.settings, control=self.control)
+        return build_definitions(self.folders.output, self.folder / "student_runs", self.settings, control=self.control)
 
     @property
     def lineage(self) -> Lineage:
