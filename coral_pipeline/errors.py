@@ -16,3 +16,11 @@ class BadInput(PipelineError):
         self.thing = str(thing)
         self.problem = problem
         self.mend = mend
+
+
+class Changed(BadInput):
+    """Input that another process replaced while it was read: the next time it is whole."""
+
+    def __init__(self, thing: object, problem: str) -> None:
+        """As ``BadInput``; the mend is to run it again."""
+        super().__init__(thing, problem, "run it again")

@@ -10,11 +10,10 @@ from coral_pipeline.defs.io_manager import Tables
 from coral_pipeline.defs.lineage import Lineage
 from coral_pipeline.defs.partitions import STUDENT_RUNS, RootKey
 from coral_pipeline.defs.root import finished_roots
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import Changed
 from coral_pipeline.export.dataset import write_dataset
 from coral_pipeline.report.coverage import stage_coverage
 from coral_pipeline.settings import PipelineSettings
-from coral_pipeline.storage import RUN_AGAIN
 
 DATASET = "sft_dataset"
 
@@ -38,7 +37,7 @@ def sft_dataset(
         context.log.warning(f"{len(missing)} of {len(keys)} roots are not done: {', '.join(missing)}")
     describe = lineage.describing(DATASET, run, context.run.run_id, done)
     if not all(lineage.is_whole(key, context.instance) for key in done):
-        raise BadInput(run, "a root changed meanwhile", RUN_AGAIN)
+        raise Changed(run, "a root changed meanwhile")
     sources = {key.root: folders.of_root(key, stages[key.root]) for key in done}
     with folders.writing(DATASET, run, describe) as aside:
         summary = write_dataset(sources.values(), aside)

@@ -18,11 +18,11 @@ from coral_pipeline import provenance
 from coral_pipeline.defs import versions
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.partitions import RootKey
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.provenance import Input, Provenance
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
-from coral_pipeline.storage import RUN_AGAIN, Describe
+from coral_pipeline.storage import Describe
 from coral_pipeline.student_run.layout import TASK_FILE
 from coral_pipeline.tables import SELECTED_ROOTS, TABLES
 
@@ -66,7 +66,7 @@ class Lineage:
         def describe(folder: Path) -> Provenance:
             self._require_unchanged(inputs, tuple(self._made_from(asset, key, roots)))
             if seals != tuple(self._seals(asset, key, roots)):
-                raise BadInput(key, f"something that {asset} is made from was made anew meanwhile", RUN_AGAIN)
+                raise Changed(key, f"something that {asset} is made from was made anew meanwhile")
             return Provenance(
                 asset=asset,
                 partition=key,
@@ -86,7 +86,7 @@ class Lineage:
     def _require_unchanged(inputs: Sequence[Input], now: Sequence[Input]) -> None:
         for before, after in zip(inputs, now, strict=True):
             if before != after:
-                raise BadInput(f"{before.asset} of {before.partition}", "changed meanwhile", RUN_AGAIN)
+                raise Changed(f"{before.asset} of {before.partition}", "changed meanwhile")
 
     def _seals(self, asset: str, key: str, roots: Iterable[RootKey]) -> Iterator[str | None]:
         """Which making of each input it is: the same contents may have come and gone while they were read."""

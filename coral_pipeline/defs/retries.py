@@ -13,6 +13,7 @@ import threading
 import dagster as dg
 from dagster._core.storage.tags import RETRY_NUMBER_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
+from coral_pipeline.errors import Changed
 from coral_pipeline.settings import AutomationSettings
 from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped
 
@@ -35,10 +36,15 @@ _LASTING = {
 
 
 def is_infrastructure(error: BaseException) -> bool:
-    """Whether the error, or one that it was raised from, is the machinery's and may be gone the next time."""
+    """Whether the error, or one that it was raised from, is the machinery's and may be gone the next time.
+
+    So may what another run replaced while this one read it.
+    """
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, InfrastructureFault) or (isinstance(cause, OSError) and cause.errno not in _LASTING):
+        if isinstance(cause, (InfrastructureFault, Changed)) or (
+            isinstance(cause, OSError) and cause.errno not in _LASTING
+        ):
             return True
         cause = cause.__cause__
     return False

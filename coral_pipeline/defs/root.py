@@ -50,21 +50,10 @@ def explored_trees(
     for notice in plot.root.notices:
         context.log.warning(notice)
     with folders.storage.alone(TREES, str(key)):
-        if not plot.has_begun and lineage.is_current(TREES, key):
+        if plot.has_begun or not lineage.is_current(TREES, key):
+            summary = _grow(context, plot, lineage, tags, control)
+        else:  # finished on another machine, or its journal was removed
             summary = TreeSummary.of_tables(plot.root.node, folders.fetch(TREES, str(key)))
-        else:
-            describe = lineage.describing(TREES, str(key), context.run.run_id)
-            if plot.has_begun and lineage.is_damaged(TREES, key, context.instance):
-                context.log.warning("the tables are not as they were written; they are written anew from the journal")
-                (plot.out / TREE_FILE).unlink(missing_ok=True)
-            try:
-                pause_before_retry(context, settings.automation, control.stop)
-                made_from = Versions(root=tags[INPUTS], settings=tags[METHOD])
-                summary = plot.grow(made_from, control.stop, ProgressLog(context, control), context.log.warning)
-            except Stopped as stopped:
-                context.instance.report_run_canceling(context.run)
-                raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
-            folders.seal(TREES, str(key), describe, FILES)
     tree = folders.fetch(TREES, str(key))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(lineage.content(TREES, key)),
@@ -77,6 +66,26 @@ def explored_trees(
             folders.address(TREES, str(key)),
         ),
     )
+
+
+def _grow(
+    context: dg.AssetExecutionContext, plot: Plot, lineage: Lineage, tags: Mapping[str, str], control: SearchControl
+) -> TreeSummary:
+    """Grow the tree to its end and publish it; ``tags``: the versions of what it is made from now."""
+    key = plot.key
+    describe = lineage.describing(TREES, str(key), context.run.run_id)
+    if plot.has_begun and lineage.is_damaged(TREES, key, context.instance):
+        context.log.warning("the tables are not as they were written; they are written anew from the journal")
+        (plot.out / TREE_FILE).unlink(missing_ok=True)
+    try:
+        pause_before_retry(context, lineage.settings.automation, control.stop)
+        made_from = Versions(root=tags[INPUTS], settings=tags[METHOD])
+        summary = plot.grow(made_from, control.stop, ProgressLog(context, control), context.log.warning)
+    except Stopped as stopped:
+        context.instance.report_run_canceling(context.run)
+        raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
+    lineage.folders.seal(TREES, str(key), describe, FILES)
+    return summary
 
 
 @dg.asset(partitions_def=ROOTS, deps=[explored_trees], group_name=GROUP, kinds={"python", "parquet"})

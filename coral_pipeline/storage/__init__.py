@@ -4,7 +4,7 @@ Every partition of an asset, ``<student_run>`` or ``<student_run>|<root>``, is w
 by any number of processes at once; its ``provenance.json`` is written last and tells what belongs to it.
 """
 
-from coral_pipeline.storage.interface import RUN_AGAIN, SEPARATOR, Describe, Storage, fetch_whole
+from coral_pipeline.storage.interface import SEPARATOR, Describe, Storage, fetch_whole
 from coral_pipeline.storage.opening import SCRATCH, is_url, open_storage
 
-__all__ = ["RUN_AGAIN", "SCRATCH", "SEPARATOR", "Describe", "Storage", "fetch_whole", "is_url", "open_storage"]
+__all__ = ["SCRATCH", "SEPARATOR", "Describe", "Storage", "fetch_whole", "is_url", "open_storage"]

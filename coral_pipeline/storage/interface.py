@@ -18,7 +18,6 @@ Describe = Callable[[Path], Provenance]
 """Gives the provenance of the tables in a folder, ``files`` still to be filled in."""
 
 CHANGED = "changed while it was read"
-RUN_AGAIN = "run it again"
 
 
 class Storage(Protocol):

@@ -16,11 +16,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from coral_pipeline import provenance
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.provenance import MAKE_AGAIN, PROVENANCE_FILE, Provenance
 from coral_pipeline.storage import archive, workshop
 from coral_pipeline.storage.cache import Cache
-from coral_pipeline.storage.interface import CHANGED, RUN_AGAIN, SEPARATOR, Describe, complete, is_same_making, recorded
+from coral_pipeline.storage.interface import CHANGED, SEPARATOR, Describe, complete, is_same_making, recorded
 from coral_pipeline.storage.store import ObjectStore
 from coral_pipeline.tree_copy import copy_file
 
@@ -151,7 +151,7 @@ class RemoteStorage:
             earlier, made = made, self._made(asset, partition)
             if made.seal == earlier.seal:
                 raise BadInput(f"{address}/{_version(made)}", found, MAKE_AGAIN)
-        raise BadInput(address, CHANGED, RUN_AGAIN)
+        raise Changed(address, CHANGED)
 
     def _made(self, asset: str, partition: str) -> Provenance:
         made = self.provenance(asset, partition)
