@@ -68,12 +68,19 @@ def watched(asset: Asset[P, R]) -> Asset[P, R]:
             ended = {STATE: "stopped"}
             raise
         finally:
-            key, state = context.partition_key, ended[STATE]
-            context.log_event(dg.AssetObservation(TREES, partition=key, description=state, metadata=ended))
+            _tell_end(context, ended)
             tell_overview(context)
         return made
 
     return run
+
+
+def _tell_end(context: dg.AssetExecutionContext, ended: Mapping[str, Any]) -> None:
+    """``ended``: the state, and what the tree gave; where that is not there, it is what was told last."""
+    key = context.partition_key
+    told = _latest(TREES, [key], context.instance).get(key, {})
+    metadata = {name: told[name] for name in (EDGES, BEST) if name in told} | dict(ended)
+    context.log_event(dg.AssetObservation(TREES, partition=key, description=ended[STATE], metadata=metadata))
 
 
 def tell_overview(context: dg.AssetExecutionContext) -> None:

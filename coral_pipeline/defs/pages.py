@@ -37,19 +37,8 @@ SNAPSHOT_COLUMNS = ("global_index", "agent_id", "score", "status", "eligible", "
 REJECTED_COLUMNS = ("snapshot", "reason", "detail")
 STAGE_COLUMNS = ("global_index", "agent_id", "stage", "score", "smooth_score", "gain", "eligible")
 ROOT_COLUMNS = ("global_index", "agent_id", "stage", "score", "selection_reason")
-PATH_COLUMNS = (
-    "rank",
-    "leaf_id",
-    "selected",
-    "PathScore",
-    "max_score",
-    "max_score_rank",
-    "avg_score",
-    "avg_score_rank",
-    "avg_cleanliness",
-    "avg_knowledge",
-    "excluded_reason",
-)
+PATH_COLUMNS = ("rank", "leaf_id", "selected", "PathScore", "max_score", "avg_score", "excluded_reason")
+PART_COLUMNS = ("rank", "max_score_rank", "avg_score_rank", "avg_cleanliness", "avg_knowledge")
 ADVANTAGE_COLUMNS = ("edge_id", "parent_id", "child_id", "reward", "duration", "advantage")
 """Of the tables as pages show them, what is read first first; full names of snapshots would triple the rows' height."""
 
@@ -160,6 +149,7 @@ def paths_page(
         "PathScore": picture("PathScore", path_scores_svg(ranked, settings)),
         title: picture(title, tree_svg(nodes, edges, direction, {row["rank"]: row["node_ids"] for row in chosen})),
         "paths": preview(ranked, PATH_COLUMNS, rows=len(rows)),
+        "parts of PathScore": preview(ranked, PART_COLUMNS, rows=len(candidates)),
     }
 
 

@@ -72,6 +72,9 @@ def test_what_dagster_raises_when_it_terminates_a_run_stops_the_search(world: Wo
     assert not world.run(["explored_trees"], key).success
     assert world.control.stop.is_set(), "the edges in flight were told"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("edge")]
+    stopped = world.observations("explored_trees", key)[0]
+    assert stopped.description == "stopped" and {"edges", "best score"} <= stopped.metadata.keys()
+    assert "1 stopped" in str(world.observations("selected_roots", RUN)[0].description)
     world.control = SearchControl()
     world.materialize(["explored_trees"], key)
     assert set(journal(world).values()) == {1}
