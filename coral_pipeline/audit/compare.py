@@ -100,7 +100,7 @@ def equal(review: Review, found: Any, expected: Any, tolerance: float = 0.0) -> 
         if found == expected or (math.isnan(found) and math.isnan(expected)):
             return True
         apart = abs(found - expected)
-        if math.isnan(apart):
+        if not math.isfinite(apart):
             return False
         review.largest_difference = max(review.largest_difference, apart)
         return apart <= tolerance * max(1.0, abs(found), abs(expected))

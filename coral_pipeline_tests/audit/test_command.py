@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from coral_pipeline import provenance, tables
+from coral_pipeline.audit.checks import CHECKS
+from coral_pipeline.audit.sources import Source
 from coral_pipeline.cli import app
 from coral_pipeline.errors import BadInput
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, changed_json, forged, put_back
@@ -153,7 +155,7 @@ def test_an_input_that_was_made_anew_since_is_a_broken_link(finished: World) -> 
 
 
 @pytest.mark.parametrize("key", ["stop_reason", "counts", "configuration", "root_fingerprint"])
-def test_what_tree_json_says_is_verified(finished: World, key: str) -> None:
+def test_what_tree_json_says_is_computed_anew(finished: World, source: Source, key: str) -> None:
     folder = finished.folders.asset("explored_trees", str(finished.keys[0]))
 
     def change(info: dict[str, Any]) -> None:
@@ -165,8 +167,10 @@ def test_what_tree_json_says_is_verified(finished: World, key: str) -> None:
             case _:
                 info[key] = "other"
 
-    with changed_json(folder / "tree.json", change), forged(folder):
-        assert any("tree.json" in line or "rounds.parquet" in line for line in lines(finished, "--recompute"))
+    checks = [check for check in CHECKS if check.asset == "explored_trees" and check.recomputes]
+    with changed_json(folder / "tree.json", change):
+        found = [line for check in checks for line in check.review(source, str(finished.keys[0])).lines()]
+    assert any(f"tree.json, {key}" in line for line in found)
 
 
 def test_bad_input_is_told_in_one_line(finished: World, tmp_path: Path) -> None:
