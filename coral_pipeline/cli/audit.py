@@ -14,7 +14,7 @@ MEGABYTE = 1e6
 
 def audit(
     student_run: Annotated[Path, typer.Argument(help="Student run: the folder that `run` was given.")],
-    out: Annotated[Path, typer.Option(help="Folder that `run` wrote into.")] = DEFAULT_OUTPUT,
+    out: Annotated[str, typer.Option(help="Folder, or URL, that `run` or Dagster wrote into.")] = str(DEFAULT_OUTPUT),
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Also compute stages, roots, trees, paths, credit and exports anew.")
     ] = False,
@@ -35,13 +35,15 @@ def audit(
     """
     from coral_pipeline.audit.walk import Audit
     from coral_pipeline.cli.console import track
+    from coral_pipeline.storage import output_folder
 
-    auditing = Audit(out, student_run, recompute)
-    for line in auditing.strays().lines():
-        typer.echo(line)
-    for task in track(auditing.tasks(), f"auditing {auditing.name}"):
-        for line in auditing.run(task).lines():
+    with output_folder(out, student_run.resolve().name) as folder:
+        auditing = Audit(folder, student_run, recompute)
+        for line in auditing.strays().lines():
             typer.echo(line)
+        for task in track(auditing.tasks(), f"auditing {auditing.name}"):
+            for line in auditing.run(task).lines():
+                typer.echo(line)
     account = auditing.account
     for note in account.notes:
         typer.echo(f"note: {note}", err=True)

@@ -14,9 +14,12 @@ def report(
     student_run: Annotated[
         Path, typer.Argument(help="Student run: its folder, or only its name. Nothing in the folder itself is read.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder that `run`, or Dagster, wrote into.")] = DEFAULT_OUTPUT,
+    out: Annotated[str, typer.Option(help="Folder, or URL, that `run` or Dagster wrote into.")] = str(DEFAULT_OUTPUT),
     html: Annotated[
-        Path | None, typer.Option(show_default="OUT/report-NAME.html", help="The page's file; replaced if there.")
+        Path | None,
+        typer.Option(
+            show_default="OUT/report-NAME.html, here where OUT is a URL", help="The page's file; replaced if there."
+        ),
     ] = None,
     max_megabytes: Annotated[
         float | None,
@@ -41,15 +44,17 @@ def report(
     from coral_pipeline.report.page.page import report_page
     from coral_pipeline.report.page.reading import Outputs, read_run
     from coral_pipeline.settings import ReportSettings
+    from coral_pipeline.storage import is_url, output_folder
     from coral_pipeline.tables import text_file
 
     settings = ReportSettings()
     if max_megabytes is not None:
         settings = ReportSettings(transcript_bytes=round(max_megabytes * 1e6))
     name = student_run.absolute().name
-    run = read_run(Outputs(out, name))
-    page = report_page(run, settings, datetime.now(UTC), lambda roots: track(roots, "trees"))
-    target = html or out / f"report-{name}.html"
+    with output_folder(out, name) as folder:
+        run = read_run(Outputs(folder, name))
+        page = report_page(run, settings, datetime.now(UTC), lambda roots: track(roots, "trees"))
+    target = html or Path("." if is_url(out) else out, f"report-{name}.html")
     try:
         with text_file(target) as file:
             file.write(page)

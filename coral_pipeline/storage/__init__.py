@@ -5,6 +5,7 @@ by any number of processes at once; its ``provenance.json`` is written last and 
 """
 
 from coral_pipeline.storage.interface import SEPARATOR, Describe, Storage, fetch_whole
+from coral_pipeline.storage.mirror import output_folder
 from coral_pipeline.storage.opening import SCRATCH, is_url, open_storage
 
-__all__ = ["SCRATCH", "SEPARATOR", "Describe", "Storage", "fetch_whole", "is_url", "open_storage"]
+__all__ = ["SCRATCH", "SEPARATOR", "Describe", "Storage", "fetch_whole", "is_url", "open_storage", "output_folder"]

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from coral_pipeline.defs.retries import is_infrastructure
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.search.explorer import SearchHalted
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
 
@@ -23,6 +23,7 @@ def because(error: Exception, *causes: Exception) -> Exception:
     ("error", "expected"),
     [
         (BadInput("root", "has no score", "give one"), False),
+        (Changed("ranked_paths of run|root", "changed meanwhile"), True),
         (because(SearchHalted("edge 0"), TeacherError("no answer in the script")), False),
         (because(SearchHalted("gave up after 6 tries"), InfrastructureFault("endpoint is not reachable")), True),
         (because(SearchHalted("x"), InfrastructureFault("no sandbox"), FileNotFoundError(errno.ENOENT, "bwrap")), True),

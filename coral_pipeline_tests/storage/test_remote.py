@@ -10,7 +10,7 @@ import pytest
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.provenance import PROVENANCE_FILE
-from coral_pipeline.storage import Storage
+from coral_pipeline.storage import Storage, output_folder
 from coral_pipeline.storage.store import ObjectStore
 from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, read, write
 
@@ -172,3 +172,27 @@ def test_a_store_that_fails_is_named_with_its_object(remote: Storage, store: Pat
     with pytest.raises(OSError) as raised:
         write(remote, {"a": "1"})
     assert "ranked_paths/run/root" in str(raised.value.filename)
+
+
+def test_the_output_of_a_student_run_can_be_read_as_a_folder(remote: Storage, url: str) -> None:
+    for asset, partition in (("selected_roots", "run"), ("filtered_snapshots", "run"), ("filtered_snapshots", "other")):
+        write(remote, {"a": asset, "copied-1/x": "1"}, asset, partition)
+    for root in ("copied-1", "no-longer-selected"):
+        write(remote, {"a": root}, partition=f"run|{root}")
+    with output_folder(url, "run") as folder:
+        for made in ("selected_roots/run/a", "filtered_snapshots/run/a", "ranked_paths/run/copied-1/a"):
+            assert (folder / made).is_file()
+        assert not (folder / "filtered_snapshots" / "other").exists()
+        assert [path.name for path in (folder / "ranked_paths" / "run").iterdir()] == ["copied-1"]
+        assert (folder / "selected_roots" / "run" / "copied-1" / "x").read_text() == "1"
+    assert not folder.exists()
+    with (
+        pytest.raises(BadInput, match="holds nothing that was made from the Student run nobody"),
+        output_folder(url, "nobody"),
+    ):
+        pass
+
+
+def test_an_output_that_is_a_folder_is_read_where_it_is(tmp_path: Path) -> None:
+    with output_folder(tmp_path, "run") as folder:
+        assert folder == tmp_path
