@@ -76,7 +76,9 @@ def the_one(kind: str, wanted: str, there: Sequence[str], where: str) -> str:
         return found[0]
     if found:
         raise BadInput(f"{kind} {wanted!r}", f"could be {some(found)}", "write more of its name")
-    raise BadInput(f"{kind} {wanted!r}", f"is not in {where}", f"what is there: {some(there)}" if there else "make it first")
+    raise BadInput(
+        f"{kind} {wanted!r}", f"is not in {where}", f"what is there: {some(there)}" if there else "make it first"
+    )
 
 
 def some(names: Sequence[str], shown: int = 6) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from coral_pipeline import tables
@@ -29,9 +28,10 @@ class TreeChain:
     """The tree of one root and what was made of it."""
 
     def __init__(self, key: str, source: Source, records: Records) -> None:
-        """``key``: its partition."""
+        """``key``: its partition. Raises ``BadInput`` where the tables are no tree: every way back has an end."""
         self._key, self._source, self._records = key, source, records
         self._root = key.partition(SEPARATOR)[2]
+        self._explored = ExploredTree.read(source.fetch(TREES, key))
         self._read: dict[tuple[str, str], list[Row]] = {}
 
     def of(self, reference: Reference) -> Iterator[Step]:
@@ -140,8 +140,9 @@ class TreeChain:
     def _tree(self) -> Step:
         told = json.loads((self._source.fetch(TREES, self._key) / TREE_FILE).read_bytes())
         facts = {name: told.get(name) for name in ("direction", "stop_reason", "root_fingerprint")}
-        teacher = {name: value for name, value in told["configuration"]["teacher"].items() if name != "settings"}
-        facts |= {"teacher": teacher, "versions": told["versions"], "counts": told["counts"]}
+        teacher = dict(told.get("configuration", {}).get("teacher", {}))
+        teacher.pop("settings", None)  # they are among those of its record
+        facts |= {"teacher": teacher, "versions": told.get("versions"), "counts": told.get("counts")}
         return self._step(f"tree of {self._root}", TREES, facts, (), told)
 
     def _step(
@@ -156,10 +157,6 @@ class TreeChain:
         if self._records.of(asset, self._key).made is None:
             return None
         return self._source.settings(asset, self._key)
-
-    @cached_property
-    def _explored(self) -> ExploredTree:
-        return ExploredTree.read(self._source.fetch(TREES, self._key))
 
     def _one(self, asset: str, table: Table, column: str, value: object) -> Row:
         rows = self._rows(asset, table)

@@ -128,10 +128,13 @@ def test_json_holds_all_of_it(finished: World) -> None:
 Damage = Callable[[World], AbstractContextManager[object]]
 DAMAGED: dict[str, tuple[Damage, str]] = {
     "sample": (lambda world: changed_byte(dataset(world) / "sft.jsonl"), "row 0 of sft.parquet"),
-    "path": (lambda world: changed_byte(of_root(world, "ranked_paths") / "ranked_paths.parquet", 4), "path of rank"),
-    "tree": (lambda world: changed_byte(of_root(world, "explored_trees") / "rounds.parquet", 4), "tree of"),
+    "path": (
+        lambda world: changed_cell(tables.RANKED_PATHS, of_root(world, "ranked_paths"), "max_score", 0),
+        "path of rank",
+    ),
+    "tree": (lambda world: changed_cell(tables.ROUNDS, of_root(world, "explored_trees"), "t", 0), "tree of"),
     "root": (lambda world: changed_byte(world.folders.root(key(world)) / "code" / "solve.py"), "copied root"),
-    "labels": (lambda world: changed_byte(labels(world), 4), "stage of"),
+    "labels": (lambda world: changed_cell(tables.STAGE_LABELS, labels(world), "gain", 0), "stage of"),
     "snapshot": (lambda world: changed_json(snapshot(world), lambda data: data.update(more=1)), "snapshot"),
 }
 
@@ -141,7 +144,7 @@ def key(world: World) -> object:
 
 
 def labels(world: World) -> Path:
-    return world.folders.fetch("stage_labels", RUN) / "stage_labels.parquet"
+    return world.folders.fetch("stage_labels", RUN)
 
 
 def snapshot(world: World) -> Path:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from coral_pipeline import provenance, tables
+from coral_pipeline.cli import app
 from coral_pipeline.defs.build import OUTPUT, STUDENT_RUNS, definitions_from
 from coral_pipeline.defs.dataset import write_dataset
 from coral_pipeline.defs.folders import PER_ROOT, Folders
@@ -68,6 +70,11 @@ def test_tables_are_those_of_a_folder_wherever_each_asset_is_made(
             for table in declared:
                 assert table.read(there).equals(table.read(here)), table.name
     assert on_store.metadata("sft_dataset", RUN)["folder"].value == f"{on_store.url}/sft_dataset/{RUN}"
+    move("auditor")
+    runs = str(on_store.folders.student_run(RUN).parent)
+    for command in (["audit", f"{runs}/{RUN}"], ["lineage", f"{RUN}/sft/0", "--student-runs", runs]):
+        said = CliRunner().invoke(app, [*command, "--out", on_store.url])
+        assert said.exit_code == 0, said.output
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from dagster.__main__ import main
+from dagster._cli import main
 
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage.store import ObjectStore
