@@ -13,6 +13,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.provenance import MAKE_AGAIN, PROVENANCE_FILE, Input, Provenance
 from coral_pipeline.search.explore import WORK_FOLDER
 from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.layout import TASK_FILE
 from coral_pipeline.tables import TABLES
@@ -37,7 +38,7 @@ def verify_files(review: Review, source: Source, partition: str) -> None:
 
 def verify_contents(review: Review, source: Source, partition: str) -> None:
     """The tables' contents, whatever their encoding, have the version that was recorded and that others go by."""
-    with review.guarded(PROVENANCE_FILE):
+    with review.guarded("the tables' contents"):
         folder = source.fetch(review.asset, partition)
         made, version = recorded(folder), folder_version(TABLES[review.asset], folder)
         review.looked_at["tables"] += len(TABLES[review.asset])
@@ -50,16 +51,18 @@ def verify_inputs(review: Review, source: Source, partition: str) -> None:
     with review.guarded(PROVENANCE_FILE):
         for made_from in recorded(source.fetch(review.asset, partition)).inputs:
             where = f"made from {made_from.asset} {made_from.partition}"
+            review.looked_at["inputs"] += 1
             with review.guarded(where):
                 now = _version_now(source, made_from)
-                review.looked_at["inputs"] += 1
-                if now != made_from.version:
+                if now is None:
+                    review.find(where, "of which nothing is there, or whose provenance.json is missing")
+                elif now != made_from.version:
                     review.find(where, f"which is no longer the same: version {made_from.version} then, {now} now")
 
 
 def verify_copied_root(review: Review, source: Source, partition: str) -> None:
     """The copied folder of a root, file by file against the checksums taken when it was copied."""
-    student_run, _, root = partition.partition("|")
+    student_run, _, root = partition.partition(SEPARATOR)
     with review.guarded(root):
         folder, made = source.root(partition), recorded(source.fetch("selected_roots", student_run))
         file = f"{CHECKSUMS_FOLDER}/{root}{provenance.CHECKSUMS_SUFFIX}"
@@ -88,12 +91,15 @@ def recorded(folder: Path) -> Provenance:
     return made
 
 
-def _version_now(source: Source, made_from: Input) -> str:
+def _version_now(source: Source, made_from: Input) -> str | None:
+    """None where there is nothing."""
     if made_from.asset == "student_run":
         return provenance.checksum(source.student_run(made_from.partition) / TASK_FILE).sha256
-    if made_from.asset == "selected_roots" and "|" in made_from.partition:
-        return root_version(read_root(source.root(made_from.partition)))
-    return recorded(source.fetch(made_from.asset, made_from.partition)).version
+    if made_from.asset == "selected_roots" and SEPARATOR in made_from.partition:
+        folder = source.root(made_from.partition)
+        return root_version(read_root(folder)) if folder.is_dir() else None
+    made = provenance.read(source.fetch(made_from.asset, made_from.partition))
+    return None if made is None else made.version
 
 
 def _files_of_partition(folder: Path, made: Provenance) -> Iterator[str]:

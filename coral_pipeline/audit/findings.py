@@ -64,6 +64,10 @@ class Review:
     def lines(self) -> Iterator[str]:
         """Every finding as its line, then how many more of a kind there are."""
         yield from map(str, self.findings)
+        yield from self.unlisted()
+
+    def unlisted(self) -> Iterator[str]:
+        """One line per kind of which there are more findings than are listed."""
         for kind, count in self._of_a_kind.items():
             if count > MOST_OF_A_KIND:
                 yield f"{self.asset} {self.partition}: {kind}: and {count - MOST_OF_A_KIND} more like these"

@@ -40,9 +40,8 @@ class Account:
     notes: list[str] = field(default_factory=list)
 
     def add(self, review: Review) -> None:
-        """Count a review in."""
+        """Count a review in, but for its findings, which others may have made before."""
         self.checks += 1
-        self.findings += review.total
         self.looked_at += review.looked_at
         self.notes += (f"{review.asset} {review.partition}: {note}" for note in review.notes)
 
@@ -59,6 +58,7 @@ class Audit:
         self.name = student_run_name(student_run)
         self.account = Account()
         self._output = output
+        self._told: set[str] = set()
         self._recompute = recompute
         self._source = Source.on_disk(output, student_run)
         self._roots = self._selected()
@@ -77,21 +77,30 @@ class Audit:
             if check.asset == asset and (self._recompute or not check.recomputes)
         ]
 
-    def run(self, task: Task) -> Review:
-        """Run one of them."""
-        review = task.check.review(self._source, task.partition)
-        self.account.add(review)
-        return review
+    def run(self, task: Task) -> list[str]:
+        """Run one of them; its findings as lines, those apart that an earlier one made in the same words."""
+        return self._lines(task.check.review(self._source, task.partition))
 
-    def strays(self) -> Review:
+    def strays(self) -> list[str]:
         """Folders of roots that are not among the selected ones, and are not marked as superseded either."""
         review = Review("selected_roots", self.name)
         for asset in PER_ROOT:
             for root in self._folders(asset):
                 if root not in self._roots and not self._is_superseded(asset, root):
                     review.find(f"{asset}/{self.name}/{root}", "should not be there: no such root was selected")
+        return self._lines(review)
+
+    def _lines(self, review: Review) -> list[str]:
         self.account.add(review)
-        return review
+        listed = [self._shown(str(finding)) for finding in review.findings]
+        new = [line for line in dict.fromkeys(listed) if line not in self._told]
+        self._told.update(new)
+        self.account.findings += len(new) + review.total - len(listed)
+        return new + [self._shown(line) for line in review.unlisted()]
+
+    def _shown(self, line: str) -> str:
+        """Files named from the output folder on."""
+        return line.replace(f"{self._output.absolute()}/", "")
 
     def _selected(self) -> Sequence[str]:
         try:

@@ -39,10 +39,10 @@ def audit(
 
     with output_folder(out, student_run.resolve().name) as folder:
         auditing = Audit(folder, student_run, recompute)
-        for line in auditing.strays().lines():
+        for line in auditing.strays():
             typer.echo(line)
         for task in track(auditing.tasks(), f"auditing {auditing.name}"):
-            for line in auditing.run(task).lines():
+            for line in auditing.run(task):
                 typer.echo(line)
     account = auditing.account
     for note in account.notes:

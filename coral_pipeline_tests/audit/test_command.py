@@ -116,8 +116,16 @@ def test_a_partition_that_is_gone_is_missed_by_what_was_made_from_it(finished: W
         found = lines(finished)
     finally:
         (tmp_path / "aside").rename(ranked)
-    assert any(line.startswith("advantage_batches") and "made from ranked_paths" not in line for line in found)
-    assert any(line.startswith("sft_dataset") for line in found)
+    gone = f"made from ranked_paths {finished.keys[0]}: of which nothing is there"
+    assert [line.split(" ")[0] for line in found if gone in line] == ["advantage_batches", "sft_dataset"]
+
+
+def test_the_same_difference_is_told_once_and_without_folders_of_the_machine(finished: World) -> None:
+    tree = finished.folders.asset("explored_trees", str(finished.keys[0]))
+    with put_back(tree / "nodes.parquet"):
+        (tree / "nodes.parquet").write_bytes(b"nothing")
+        found = lines(finished, "--recompute")
+    assert len(found) == len(set(found)) and finished.folders.output not in "".join(found)
 
 
 def test_a_tree_of_a_root_that_was_never_chosen_is_found(finished: World) -> None:

@@ -31,7 +31,7 @@ FOR_THE_REPLAY = {"session_id", "commit_hash"}
 
 def write(folder: Path, tree: Grown, chosen: dict[str, Any], direction: Direction) -> Path:
     folder.mkdir(exist_ok=True)
-    rows = (tree.nodes, tree.edges, tree.turns, tree.rounds, [])
+    rows: list[list[dict[str, Any]]] = [tree.nodes, tree.edges, tree.turns, tree.rounds, []]
     for table, contents in zip(tables.TABLES["explored_trees"], rows, strict=True):
         table.write(contents, folder)
     info = {
