@@ -79,8 +79,8 @@ class Deployment:
         return journal.read_text().count('"kind":"turn"') if journal.exists() else 0
 
     def is_done(self, key: str) -> bool:
-        """Whether the root's tree, paths and advantages are made."""
-        return all(self.versions(asset, key) for asset in PER_ROOT)
+        """Whether the root's tree, paths and advantages are made, and the run that made them has ended."""
+        return all(self.versions(asset, key) for asset in PER_ROOT) and not self.unfinished(key)
 
     def arrive(self, name: str) -> list[str]:
         """Copy a Student run into the deployment; its roots, the oldest first, once the sensor has seen to them."""
