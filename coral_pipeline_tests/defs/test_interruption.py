@@ -109,7 +109,7 @@ def test_a_second_run_of_the_same_tree_is_refused_while_one_is_at_it(world: Worl
     world.control = SearchControl(watch=intrude)
     world.materialize(["explored_trees"], key)
     (second,) = refused
-    assert "is exploring this tree" in failure(second)
+    assert "another run is at work there" in failure(second)
 
 
 def test_a_tree_that_another_version_of_the_teacher_began_is_refused_and_stays(
