@@ -35,7 +35,9 @@ _CHECKOUT_SECONDS = 600.0
 _PRIVATE = SEEN / ".coral" / "private"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CHECKOUT = """
-export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE="$TMPDIR/index-of-checkout"
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE="$scratch/index"
 git -c core.hooksPath=/dev/null read-tree "$2" && git -c core.hooksPath=/dev/null checkout-index --all --force &&
 git show --format= --binary --no-ext-diff --no-textconv "$2"
 """

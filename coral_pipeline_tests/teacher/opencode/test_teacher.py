@@ -153,18 +153,16 @@ def test_a_context_that_overflows_is_a_turn_without_a_score(tmp_path: Path) -> N
 
 
 def test_limits_of_time_and_disk_end_a_turn(tmp_path: Path) -> None:
-    def policy(request: dict[str, Any]) -> Answer:
-        text, step = turn_of(request)
-        if step:
-            return Say("done")
-        fill = "head -c 60000000 /dev/urandom > big; sleep 600"
-        return Say("hang", calls=(bash("sleep 600" if text.startswith("Improve") else fill),))
-
-    with lab(tmp_path, policy, turn_seconds=20, settle_seconds=5, max_state_bytes=30_000_000) as here:
-        [slow, large] = here.turns(0, turns=2)
+    hang = steps(Say("hang", calls=(bash("sleep 600"),)))
+    with lab(tmp_path / "slow", hang, turn_seconds=20, settle_seconds=5) as here:
+        [slow] = here.turns(0)
         assert slow.score is None and audit(here, slow)["ended_by"] == "the time limit"
-        assert large.score is None and audit(here, large)["ended_by"] == "the disk limit"
         assert slow.failed_tool_calls == 0  # cut off, which is not the call's failure
+        assert here.leftovers() == []
+    fill = steps(Say("fill", calls=(bash("head -c 60000000 /dev/urandom > big; sleep 600"),)))
+    with lab(tmp_path / "large", fill, settle_seconds=5, max_state_bytes=30_000_000) as here:
+        [large] = here.turns(0)
+        assert large.score is None and audit(here, large)["ended_by"] == "the disk limit"
         assert here.leftovers() == []
 
 
