@@ -21,7 +21,7 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.defs.folders import PER_ROOT
-from coral_pipeline.defs.lineage import INPUTS, latest_tags
+from coral_pipeline.defs.lineage import INPUTS
 from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey, age
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 BEFORE_TREES = ("filtered_snapshots", "stage_labels", "selected_roots", "root_folders")
 """Assets whose failed checks keep roots from being explored."""
 TREES = PER_ROOT[0]
+_TREES_AT_ONCE = 200
+"""Of which Dagster is asked in one question: each answer brings the tree's pictures along."""
 STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
 """Tags of a night's runs: whose root it is, when the night began, and when the run is stopped (both ISO 8601)."""
 
@@ -66,13 +68,8 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
     roots = storage.get_latest_tags_by_partition(
         dg.AssetKey("root_folders"), dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION_TAG], names
     )
-    grown = instance.get_materialized_partitions(dg.AssetKey(TREES))
-
-    def is_done(key: RootKey) -> bool:
-        root = roots.get(str(key), {}).get(DATA_VERSION_TAG)
-        return str(key) in grown and latest_tags(TREES, key, instance).get(INPUTS) == root
-
-    missing = [key for key in keys if not is_done(key)]
+    trees = _grown_from(names, instance)
+    missing = [k for k in keys if str(k) not in trees or trees[str(k)] != roots.get(str(k), {}).get(DATA_VERSION_TAG)]
     latest = latest_runs(instance, map(str, missing))
 
     def has_failed(key: RootKey) -> bool:
@@ -80,6 +77,21 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
         return run is not None and run.status == dg.DagsterRunStatus.FAILURE
 
     return sorted(missing, key=lambda key: (has_failed(key), age(key)))
+
+
+def _grown_from(keys: Sequence[str], instance: dg.DagsterInstance) -> dict[str, str | None]:
+    """The version of the root that each finished tree was grown from, by key; a question for many trees at once."""
+    wanted = dg.AssetRecordsFilter(dg.AssetKey(TREES), asset_partitions=keys)
+    found: dict[str, str | None] = {}
+    cursor, more = None, bool(keys)
+    while more and len(found) < len(keys):
+        page = instance.fetch_materializations(wanted, limit=_TREES_AT_ONCE, cursor=cursor)  # the latest first
+        for record in page.records:
+            tree = record.asset_materialization
+            if tree is not None and tree.partition is not None:
+                found.setdefault(tree.partition, (tree.tags or {}).get(INPUTS))
+        cursor, more = page.cursor, page.has_more
+    return found
 
 
 def refused_partitions(instance: dg.DagsterInstance) -> set[str]:
