@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from coral_pipeline.teacher.opencode.agent_files import AgentFolder
 from coral_pipeline.teacher.opencode.coral_tools.shared_state import TURN_OVER
 from coral_pipeline.teacher.opencode.forks import View
 from coral_pipeline.teacher.opencode.root import CORAL, SEEN
-from coral_pipeline.teacher.opencode.sandbox import Mount, Sandbox, environment
+from coral_pipeline.teacher.opencode.sandbox import Mount, Sandbox, SandboxedFamily, environment
 from coral_pipeline.teacher.processes import Finished, ProcessFamily
 from coral_pipeline.teacher.protocol import InfrastructureFault
 
@@ -162,7 +162,7 @@ class GradingDesk:
             Mount(CHILD, CHILD),
             Mount(STAND_IN, STAND_IN),
         ]
-        family = _Sandboxed(self._family, self._sandbox, mounts, self._scratch)
+        family = SandboxedFamily(self._family, self._sandbox, mounts, self._scratch)
         env = environment(self._sandbox)
         verdict = grade(self._task, commit, self._scratch, self._best_score, family, self._settings, env)
         return replace(verdict, feedback=self._without_places(verdict.feedback))
@@ -226,38 +226,6 @@ class GradingDesk:
         text = self._public.read("eval_count", 32) or b"0"
         count = int(text) if text.strip().isdigit() else 0
         self._public.write("eval_count", str(count + 1).encode())
-
-
-class _Sandboxed(ProcessFamily):
-    """The family's programs, run in a sandbox of their own."""
-
-    def __init__(self, family: ProcessFamily, sandbox: Sandbox, mounts: Sequence[Mount], folder: Path) -> None:
-        super().__init__(family.marker)
-        self._family = family
-        self._sandbox = sandbox
-        self._mounts = mounts
-        self._folder = folder
-
-    def run(
-        self,
-        command: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        timeout: float | None,
-        output_limit: int,
-        channel_limit: int | None = None,
-    ) -> Finished:
-        """See ``ProcessFamily``."""
-        outside = View(Path("/"), Path("/"), ())
-        return self._family.run(
-            self._sandbox.command(outside, self._mounts, command, self._folder),
-            cwd=cwd,
-            env=env,
-            timeout=timeout,
-            output_limit=output_limit,
-            channel_limit=channel_limit,
-        )
 
 
 def _record(data: bytes | None) -> dict[str, Any] | None:

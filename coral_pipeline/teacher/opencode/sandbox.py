@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from typing import Literal
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import SandboxSettings
 from coral_pipeline.teacher.opencode.forks import View
-from coral_pipeline.teacher.processes import MARKER_VARIABLE
+from coral_pipeline.teacher.processes import MARKER_VARIABLE, Finished, ProcessFamily
 
 HOME = "/home/teacher"
 PROGRAMS = Path("/opt/teacher/bin")
@@ -163,6 +163,39 @@ class Sandbox:
         for device in self.settings.devices:
             arguments += ["--dev-bind-try", str(device), str(device)]
         return arguments
+
+
+class SandboxedFamily(ProcessFamily):
+    """A family whose programs run in a sandbox that shows no fork."""
+
+    def __init__(self, family: ProcessFamily, sandbox: Sandbox, mounts: Sequence[Mount], folder: Path) -> None:
+        """``folder``: where they run, as seen inside."""
+        super().__init__(family.marker)
+        self._family = family
+        self._sandbox = sandbox
+        self._mounts = mounts
+        self._folder = folder
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        timeout: float | None,
+        output_limit: int,
+        channel_limit: int | None = None,
+    ) -> Finished:
+        """See ``ProcessFamily``."""
+        outside = View(Path("/"), Path("/"), ())
+        return self._family.run(
+            self._sandbox.command(outside, self._mounts, command, self._folder),
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            output_limit=output_limit,
+            channel_limit=channel_limit,
+        )
 
 
 def environment(sandbox: Sandbox, home: str = HOME) -> dict[str, str]:
