@@ -16,6 +16,8 @@ from coral_pipeline.search.root_folder import RootFolder
 from coral_pipeline.student_run.layout import METADATA_FILE
 from coral_pipeline.tables import Table
 
+SUPERSEDED_FILE = "superseded.json"
+"""In each folder of a root that is no longer chosen: since when, and by which run. No part of what they hold."""
 _DIGITS = 32
 """Hex digits of a version: so many fit into a tag."""
 _CHUNK = 1 << 20
@@ -39,7 +41,7 @@ def root_version(root: RootFolder) -> str:
         name = os.fsencode(path.relative_to(root.path))
         if path.is_symlink():
             digest.update(b"link %s\0%s\0" % (name, os.fsencode(path.readlink())))
-        elif path.is_file() and name != METADATA_FILE.encode():
+        elif path.is_file() and name not in (METADATA_FILE.encode(), SUPERSEDED_FILE.encode()):
             digest.update(b"file %s\0%d\0" % (name, path.stat().st_size))
             with path.open("rb") as file:
                 while piece := file.read(_CHUNK):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from coral_pipeline import provenance
 from coral_pipeline.audit.findings import Review
-from coral_pipeline.audit.sources import CHECKSUMS_FOLDER, SUPERSEDED_FILE, Source
-from coral_pipeline.content import folder_version, root_version
+from coral_pipeline.audit.sources import Source
+from coral_pipeline.content import SUPERSEDED_FILE, folder_version, root_version
 from coral_pipeline.errors import BadInput
-from coral_pipeline.provenance import MAKE_AGAIN, PROVENANCE_FILE, Input, Provenance
+from coral_pipeline.provenance import CHECKSUMS_FOLDER, MAKE_AGAIN, PROVENANCE_FILE, Input, Provenance
 from coral_pipeline.search.explore import WORK_FOLDER
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.storage import SEPARATOR

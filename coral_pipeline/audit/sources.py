@@ -14,11 +14,6 @@ from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.settings_file import checked_settings
 from coral_pipeline.storage import SEPARATOR, Storage, fetch_whole, open_storage
 
-CHECKSUMS_FOLDER = "checksums"
-"""Beside the copied roots: a file of checksums for each."""
-SUPERSEDED_FILE = "superseded.json"
-"""Marks the folders of a root that is no longer chosen; belongs to no partition's files."""
-
 
 @dataclass(frozen=True)
 class Source:

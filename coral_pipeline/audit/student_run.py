@@ -11,7 +11,8 @@ from typing import Any
 from coral_pipeline import tables
 from coral_pipeline.audit.compare import compare_json, compare_tables
 from coral_pipeline.audit.findings import Review
-from coral_pipeline.audit.sources import CHECKSUMS_FOLDER, SUPERSEDED_FILE
+from coral_pipeline.content import SUPERSEDED_FILE
+from coral_pipeline.provenance import CHECKSUMS_FOLDER
 from coral_pipeline.settings import Direction, SelectionSettings
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.guarded import Unreadable, parse_json
@@ -112,7 +113,7 @@ def _verify_copy(review: Review, row: dict[str, Any], copied: Path, snapshot: Pa
         review.find(row["root"], f"is missing in {missing.parent.name}")
         return
     snapshot = snapshot.resolve()
-    _same_tree(review, row["root"], copied, snapshot, frozenset({METADATA_FILE}))
+    _same_tree(review, row["root"], copied, snapshot, frozenset({METADATA_FILE, SUPERSEDED_FILE}))
     where = f"{row['root']}/{METADATA_FILE}"
     try:
         found, original = (parse_json((place / METADATA_FILE).read_bytes()) for place in (copied, snapshot))

@@ -10,7 +10,8 @@ from pathlib import Path
 from coral_pipeline import tables
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
-from coral_pipeline.audit.sources import SUPERSEDED_FILE, Source
+from coral_pipeline.audit.sources import Source
+from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.provenance import PROVENANCE_FILE
@@ -74,8 +75,13 @@ class Audit:
             Task(check, partition)
             for asset, partition in partitions
             for check in CHECKS
-            if check.asset == asset and (self._recompute or not check.recomputes)
+            if check.asset == asset and (not check.recomputes or self._can_recompute(partition))
         ]
+
+    def _can_recompute(self, partition: str) -> bool:
+        """What was made of roots that are no longer chosen is kept as it was: the selection tells of them no more."""
+        root = partition.partition(SEPARATOR)[2]
+        return self._recompute and (not root or root in self._roots)
 
     def run(self, task: Task) -> list[str]:
         """Run one of them; its findings as lines, those apart that an earlier one made in the same words."""

@@ -12,11 +12,9 @@ from collections.abc import Iterable
 
 import dagster as dg
 
+from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.partitions import ROOTS_NAME, RootKey
-
-SUPERSEDED_FILE = "superseded.json"
-"""In each folder of a root that is no longer chosen: since when, and by which of Dagster's runs."""
 
 
 def replace_roots(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from typer.testing import CliRunner, Result
 from coral_pipeline import provenance, tables
 from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.audit.sources import Source
+from coral_pipeline.audit.walk import PER_ROOT
 from coral_pipeline.cli import app
+from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.errors import BadInput
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, changed_json, forged, put_back
 from coral_pipeline_tests.defs.world import RUN, World
@@ -135,6 +139,22 @@ def test_a_tree_of_a_root_that_was_never_chosen_is_found(finished: World) -> Non
         assert any("eval-000099-agent-1-0123456789ab: should not be there" in line for line in lines(finished))
     finally:
         stray.rmdir()
+
+
+def test_marks_of_superseded_roots_are_no_differences(finished: World) -> None:
+    """They lie in the copied folder of the root, and in all that was made from it."""
+    key = str(finished.keys[0])
+    with ExitStack() as marked:
+        for asset in ("selected_roots", *PER_ROOT):
+            mark = finished.folders.asset(asset, key) / SUPERSEDED_FILE
+            marked.enter_context(put_back(mark))
+            mark.write_text("{}")
+        stray = finished.folders.asset("explored_trees", f"{RUN}|eval-000099-agent-1-0123456789ab")
+        stray.mkdir()
+        marked.callback(shutil.rmtree, stray)
+        (stray / SUPERSEDED_FILE).write_text("{}")
+        result = audit(finished, "--recompute")
+    assert result.exit_code == 0, result.output
 
 
 def test_a_forger_who_mends_the_checksums_is_found_out_by_the_numbers(finished: World) -> None:
