@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -228,6 +228,11 @@ class CreditSettings(Settings):
 class EmbeddedSettings(Settings):
     """The embedded teacher: a local-search agent without a language model."""
 
+    UNDECIDING: ClassVar[frozenset[str]] = frozenset(
+        ("min_free_bytes", "max_tree_bytes", "code_diff_bytes", "grader_python")
+    )
+    """Settings that have no part in what the teacher answers: with others the same tree goes on."""
+
     bytes_per_token: int = Field(default=4, ge=1)
     """Context tokens are estimated as the UTF-8 bytes of the session divided by this."""
     load_seconds: float = Field(default=10.0, gt=0)
@@ -371,6 +376,15 @@ class EndpointSettings(Settings):
 
 class OpenCodeSettings(Settings):
     """The real Teacher: OpenCode agents in forks, graded by CORAL."""
+
+    UNDECIDING: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("endpoint", "api_key_variable", "opencode_command", "coral_command", "grader_python"),
+            *("max_layers", "code_diff_bytes", "min_free_bytes", "max_tree_bytes"),
+            *("settle_seconds", "start_seconds", "agent_bytes", "agents_per_cpu"),
+        )
+    )
+    """Settings of where and with what room agents work: with others the same tree goes on."""
 
     endpoint: str = ""
     """Base address of the OpenAI-compatible API, such as ``http://gpu1:30000/v1``."""

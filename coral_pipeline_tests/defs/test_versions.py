@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
-from coral_pipeline.defs.versions import folder_version, root_version, tables_version
+from coral_pipeline.defs.versions import (
+    code_version,
+    deciding,
+    folder_version,
+    root_version,
+    settings_recorded,
+    tables_version,
+)
 from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings, PipelineSettings
 from coral_pipeline.tables import FILTERED_SNAPSHOTS
+from coral_pipeline.teacher.opencode.teacher import DECIDING
 from coral_pipeline_tests.student_runs import filtered_table, write_student_run
 
 SCORES = [1.0, None, 2.0]
@@ -65,3 +76,28 @@ def test_why_a_root_was_chosen_does_not_make_it_another(tmp_path: Path) -> None:
 def edit_metadata(folder: Path, **fields: object) -> None:
     path = folder / "metadata.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+ROOM = {"embedded": {"min_free_bytes": 1, "max_tree_bytes": 1 << 40}, "opencode": {"endpoint": "http://b/v1"}}
+
+
+@pytest.mark.parametrize("teacher", ["embedded", "opencode"])
+def test_room_and_whereabouts_of_agents_make_no_tree_stale(teacher: str) -> None:
+    here = PipelineSettings.model_validate({"teacher": {"name": teacher}})
+    there = PipelineSettings.model_validate({"teacher": {"name": teacher}, **ROOM})
+    assert code_version("explored_trees", here) == code_version("explored_trees", there)
+    assert deciding(settings_recorded("explored_trees", here)) == deciding(settings_recorded("explored_trees", there))
+
+
+@pytest.mark.parametrize(("teacher", "changed"), [("embedded", {"draws": 3}), ("opencode", {"model": "other"})])
+def test_what_an_agent_does_otherwise_does(teacher: str, changed: dict[str, Any]) -> None:
+    before = PipelineSettings.model_validate({"teacher": {"name": teacher}})
+    after = PipelineSettings.model_validate({"teacher": {"name": teacher}, teacher: changed})
+    assert code_version("explored_trees", before) != code_version("explored_trees", after)
+    assert deciding(settings_recorded("explored_trees", before)) != deciding(settings_recorded("explored_trees", after))
+
+
+@pytest.mark.parametrize("section", [EmbeddedSettings, OpenCodeSettings])
+def test_what_decides_nothing_is_a_setting(section: type[EmbeddedSettings] | type[OpenCodeSettings]) -> None:
+    assert section.model_fields.keys() >= section.UNDECIDING
+    assert not section.UNDECIDING & set(DECIDING)

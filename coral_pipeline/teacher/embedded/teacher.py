@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 BEHAVIOUR_VERSION = 3
 """Raised whenever the same edge may be answered otherwise than before."""
-_UNDECIDING = {"min_free_bytes", "max_tree_bytes", "code_diff_bytes", "grader_python"}
-"""Settings that have no part in what the teacher answers."""
 
 
 class EmbeddedTeacher:
@@ -76,7 +74,7 @@ class EmbeddedTeacher:
             "behaviour_version": BEHAVIOUR_VERSION,
             "seed": self._grounds.seed,
             "task": self._grounds.task.fingerprint,
-            "settings": self._grounds.settings.model_dump(mode="json", exclude=_UNDECIDING),
+            "settings": self._grounds.settings.model_dump(mode="json", exclude=set(EmbeddedSettings.UNDECIDING)),
         }
 
     def fork(self, edge: EdgeRequest, state: str | None, stop: threading.Event) -> AbstractContextManager[Fork]:

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 BEHAVIOUR_VERSION = 1
 """Raised whenever the same edge may be answered otherwise than before."""
-_DECIDING = (
+DECIDING = (
     "model",
     "context_limit",
     "output_limit",
@@ -104,7 +104,7 @@ class OpenCodeTeacher:
             "coral": programs.coral,
             "fork_method": grounds.store.method.name,
             "isolation": grounds.settings.sandbox.isolation,
-            "settings": grounds.settings.model_dump(mode="json", include=set(_DECIDING)),
+            "settings": grounds.settings.model_dump(mode="json", include=set(DECIDING)),
             "extra_body": grounds.settings.recording.extra_body,
         }
 
