@@ -47,9 +47,10 @@ def settings_used(asset: str, settings: PipelineSettings) -> Any:
     Only those that are not the default: what a new version of the code adds does not make the old stale. Where
     it changes a default, it raises the asset's number in ``CODE``.
     """
-    return settings.model_dump(
+    sections = settings.model_dump(
         mode="json", include=_sections(asset, settings), exclude=UNDECIDING, exclude_defaults=True
     )
+    return {section: values for section, values in sections.items() if values}
 
 
 def settings_recorded(asset: str, settings: PipelineSettings) -> dict[str, Any]:
