@@ -163,7 +163,7 @@ def test_copied_roots_are_one_object_each_and_unpacked_as_they_were(
         assert all((copy / name).read_bytes() == (original / RUN / root / name).read_bytes() for name in names)
 
 
-def test_events_are_in_postgres_and_what_steps_print_is_in_the_bucket(cluster: Cluster, roots: list[str]) -> None:
+def test_events_are_in_postgres(cluster: Cluster, roots: list[str]) -> None:
     with cluster.instance() as instance:
         assert type(instance.event_log_storage).__module__.startswith("dagster_postgres")
         for key in roots:
@@ -172,8 +172,19 @@ def test_events_are_in_postgres_and_what_steps_print_is_in_the_bucket(cluster: C
             assert newest.asset_materialization is not None
             folder = newest.asset_materialization.metadata["folder"].value
             assert folder == f"{cluster.output}/explored_trees/{key.replace('|', '/')}"
-    assert list((cluster.folder / "objects" / LOGS / "printed").rglob("*.err"))
     assert not (cluster.folder / "home" / "history").exists()
+
+
+def test_what_steps_print_is_in_the_bucket(cluster: Cluster) -> None:
+    code = (
+        "import dagster as dg\n"
+        "with dg.DagsterInstance.get() as instance:\n"
+        "    with instance.compute_log_manager.capture_logs(['run', 'compute_logs', 'step']):\n"
+        "        print('printed by a step')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=os.environ | cluster.environment, check=True)
+    (printed,) = (cluster.folder / "objects" / LOGS / "printed").rglob("*.out")
+    assert printed.read_text() == "printed by a step\n"
 
 
 def test_the_instance_on_postgres_is_otherwise_the_one_on_one_machine() -> None:
