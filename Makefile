@@ -17,7 +17,7 @@ ui: $(VENV)/.installed
 	DAGSTER_HOME=$(CURDIR)/data/output/dagster_home $(BIN)/dagster dev -w workspace.yaml
 
 test: $(VENV)/.installed-test system-packages lint
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --durations 25
 
 test-fast: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
