@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from coral_pipeline.errors import BadInput
+from coral_pipeline.settings import UNDECIDING
 from coral_pipeline.tables import replaced_when_done, text_file
 
 PROVENANCE_FILE = "provenance.json"
@@ -83,6 +84,14 @@ class Provenance(_Record):
     def text(self) -> str:
         """As it stands in the file."""
         return self.model_dump_json(indent=2) + "\n"
+
+
+def deciding(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Of recorded settings those that have a part in what is made."""
+    return {
+        section: {name: value for name, value in values.items() if name not in UNDECIDING.get(section, ())}
+        for section, values in recorded.items()
+    }
 
 
 def software() -> dict[str, str]:

@@ -520,3 +520,10 @@ class ReportSettings(Settings):
     """Down to so many characters texts are cut, all of a root alike, to keep to ``transcript_bytes``."""
     transcript_bytes: int = Field(default=24_000_000, ge=10_000)
     """Size in the page of all transcripts and diffs together, shared evenly by the trees."""
+
+
+UNDECIDING: dict[str, frozenset[str]] = {
+    "embedded": EmbeddedSettings.UNDECIDING,
+    "opencode": OpenCodeSettings.UNDECIDING,
+}
+"""Settings, by section, that change nothing in what is made."""

@@ -135,8 +135,8 @@ class Lineage:
             made = provenance.read(folder)
             if made is None or any(provenance.changes(made, folder)):
                 return False
-            method = (versions.CODE[asset], versions.deciding(versions.settings_recorded(asset, self.settings)))
-            if (made.code, versions.deciding(made.settings)) != method:
+            method = (versions.CODE[asset], provenance.deciding(versions.settings_recorded(asset, self.settings)))
+            if (made.code, provenance.deciding(made.settings)) != method:
                 return False
             return made.inputs == tuple(self._made_from(asset, str(key), ()))
         except BadInput:

@@ -11,7 +11,7 @@ from coral_pipeline.content import digest_of
 from coral_pipeline.content import folder_version as folder_version
 from coral_pipeline.content import root_version as root_version
 from coral_pipeline.content import tables_version as tables_version
-from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings, PipelineSettings
+from coral_pipeline.settings import UNDECIDING, PipelineSettings
 
 CODE = {
     "filtered_snapshots": 2,
@@ -33,8 +33,6 @@ SETTINGS = {
 """Sections of the settings that change what an asset holds; the Teacher's own section joins them."""
 OF_TEACHER = {"embedded": "embedded", "simulated": "simulation", "opencode": "opencode"}
 """Section of each Teacher that has one."""
-UNDECIDING = {"embedded": set(EmbeddedSettings.UNDECIDING), "opencode": set(OpenCodeSettings.UNDECIDING)}
-"""Settings, by section, with which the same is made."""
 WHERE_A_MODEL_RUNS = {"opencode": {"endpoint", "api_key_variable"}}
 """Settings that are nobody's business later."""
 DATA_VERSION_TAG = "dagster/data_version"
@@ -48,7 +46,7 @@ def settings_used(asset: str, settings: PipelineSettings) -> Any:
     it changes a default, it raises the asset's number in ``CODE``.
     """
     sections = settings.model_dump(
-        mode="json", include=_sections(asset, settings), exclude=UNDECIDING, exclude_defaults=True
+        mode="json", include=_sections(asset, settings), exclude=dict(UNDECIDING), exclude_defaults=True
     )
     return {section: values for section, values in sections.items() if values}
 
@@ -59,14 +57,6 @@ def settings_recorded(asset: str, settings: PipelineSettings) -> dict[str, Any]:
         settings.model_dump(include=_sections(asset, settings), exclude=WHERE_A_MODEL_RUNS)
     )
     return values
-
-
-def deciding(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Of recorded settings those that change what the asset holds."""
-    return {
-        section: {name: value for name, value in values.items() if name not in UNDECIDING.get(section, ())}
-        for section, values in recorded.items()
-    }
 
 
 def _sections(asset: str, settings: PipelineSettings) -> set[str]:

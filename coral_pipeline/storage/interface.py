@@ -92,5 +92,6 @@ def recorded(read: Callable[[], Provenance | None]) -> Provenance | None:
 
 
 def is_same_making(one: Provenance, other: Provenance) -> bool:
-    """Whether both were made by the same code, with the same settings, from the same inputs."""
-    return (one.code, one.settings, one.inputs) == (other.code, other.settings, other.inputs)
+    """Whether both were made by the same code, with the same settings that decide, from the same inputs."""
+    made = ((this.code, provenance.deciding(this.settings), this.inputs) for this in (one, other))
+    return next(made) == next(made)

@@ -12,12 +12,12 @@ import pytest
 
 from coral_pipeline.defs.versions import (
     code_version,
-    deciding,
     folder_version,
     root_version,
     settings_recorded,
     tables_version,
 )
+from coral_pipeline.provenance import deciding
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings, PipelineSettings
 from coral_pipeline.tables import FILTERED_SNAPSHOTS
