@@ -522,8 +522,5 @@ class ReportSettings(Settings):
     """Size in the page of all transcripts and diffs together, shared evenly by the trees."""
 
 
-UNDECIDING: dict[str, frozenset[str]] = {
-    "embedded": EmbeddedSettings.UNDECIDING,
-    "opencode": OpenCodeSettings.UNDECIDING,
-}
+UNDECIDING = {"embedded": set(EmbeddedSettings.UNDECIDING), "opencode": set(OpenCodeSettings.UNDECIDING)}
 """Settings, by section, that change nothing in what is made."""

@@ -46,7 +46,7 @@ def settings_used(asset: str, settings: PipelineSettings) -> Any:
     it changes a default, it raises the asset's number in ``CODE``.
     """
     sections = settings.model_dump(
-        mode="json", include=_sections(asset, settings), exclude=dict(UNDECIDING), exclude_defaults=True
+        mode="json", include=_sections(asset, settings), exclude=UNDECIDING, exclude_defaults=True
     )
     return {section: values for section, values in sections.items() if values}
 
