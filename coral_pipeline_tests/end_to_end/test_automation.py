@@ -51,7 +51,7 @@ def test_a_student_run_that_is_copied_slowly_is_read_once_it_is_complete(deploym
     assert deployment.runs("arriving") == []
     shutil.copytree(TOUR / "grader", run / "grader")
     shutil.copyfile(TOUR / "task.yaml", run / "task.yaml")
-    wait_until(lambda: len(deployment.roots("arriving")) == 3 and not deployment.unfinished("arriving"))
+    wait_until(lambda: bool(deployment.roots("arriving")) and not deployment.unfinished("arriving"))
     looks = deployment.ticks("arrivals")
     wait_until(lambda: sensor_has_looked(2))
     (only,) = deployment.runs("arriving")
