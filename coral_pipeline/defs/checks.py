@@ -1,10 +1,11 @@
 """The checks of ``coral_pipeline.audit`` as Dagster asset checks: a step per asset, each check selectable by itself."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import dagster as dg
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
@@ -79,6 +80,18 @@ def _summary(review: Review) -> str | None:
         return None
     first, more = review.findings[0], review.total - 1
     return f"{first.where}: {first.problem}" + (f" (and {more} more)" if more else "")
+
+
+def refused_partitions(instance: dg.DagsterInstance, assets: Collection[str]) -> set[str]:
+    """Partitions of these assets of which a blocking check failed when it was last made."""
+    keys = [
+        dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
+        for check in CHECKS
+        if check.blocking and not check.audit_only and check.asset in assets
+    ]
+    states = instance.event_log_storage.get_asset_check_partition_info(keys)
+    failed = AssetCheckExecutionRecordStatus.FAILED
+    return {state.partition_key for state in states if state.partition_key and state.latest_execution_status == failed}
 
 
 def failed_checks(result: dg.ExecuteInProcessResult, blocking: bool) -> list[str]:

@@ -4,8 +4,9 @@ import dagster as dg
 
 from coral_pipeline import tables
 from coral_pipeline.defs import pages, versions
+from coral_pipeline.defs.checks import refused_partitions
 from coral_pipeline.defs.failures import plainly
-from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.io_manager import Tables
 from coral_pipeline.defs.lineage import Lineage
 from coral_pipeline.defs.partitions import STUDENT_RUNS, RootKey
@@ -31,10 +32,13 @@ def sft_dataset(
     lineage = Lineage(folders, settings)
     stages = dict(zip(roots["root"].to_pylist(), roots["stage"].to_pylist(), strict=True))
     keys = [RootKey(run, root) for root in stages]
-    done = [key for key in keys if lineage.is_whole(key, context.instance)]
+    refused = sorted(refused_partitions(context.instance, PER_ROOT) & set(map(str, keys)))
+    done = [key for key in keys if str(key) not in refused and lineage.is_whole(key, context.instance)]
     missing = [key.root for key in keys if key not in done]
     if missing:
         context.log.warning(f"{len(missing)} of {len(keys)} roots are not done: {', '.join(missing)}")
+    if refused:
+        context.log.warning(f"refused by a blocking check: {', '.join(refused)}")
     describe = lineage.describing(DATASET, run, context.run.run_id, done)
     if not all(lineage.is_whole(key, context.instance) for key in done):
         raise Changed(run, "a root changed meanwhile")

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from coral_pipeline.audit.checks import CHECKS
+from coral_pipeline.defs.checks import refused_partitions
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.lineage import INPUTS
 from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey, age
@@ -94,25 +93,13 @@ def _grown_from(keys: Sequence[str], instance: dg.DagsterInstance) -> dict[str, 
     return found
 
 
-def refused_partitions(instance: dg.DagsterInstance) -> set[str]:
-    """Student runs and roots of which a blocking check failed when it was last made, before any tree is grown."""
-    keys = [
-        dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
-        for check in CHECKS
-        if check.blocking and not check.audit_only and check.asset in BEFORE_TREES
-    ]
-    states = instance.event_log_storage.get_asset_check_partition_info(keys)
-    failed = AssetCheckExecutionRecordStatus.FAILED
-    return {state.partition_key for state in states if state.partition_key and state.latest_execution_status == failed}
-
-
 def plan_night(
     night: datetime.datetime, instance: dg.DagsterInstance, automation: AutomationSettings
 ) -> list[dg.RunRequest]:
     """The runs of a night that began at ``night``, Student runs taking turns, less those there are already."""
     tonight = instance.get_runs(dg.RunsFilter(tags={NIGHT: night.isoformat()}))
     busy = {run.tags.get(PARTITION_NAME_TAG) for run in (*tonight, *unfinished_runs(instance))}
-    refused = refused_partitions(instance)
+    refused = refused_partitions(instance, BEFORE_TREES)
     plans = []
     for student_run in instance.get_dynamic_partitions(STUDENT_RUNS_NAME):
         budget = Budget.of(student_run, automation)

@@ -96,6 +96,23 @@ def test_the_dataset_holds_the_selected_paths_of_every_root(finished: World) -> 
     assert {"sft.jsonl", "sft.parquet", "traces.jsonl", "branches.parquet"} <= set(metadata["files"].value)
 
 
+def test_what_a_blocking_check_refused_is_in_no_dataset_until_it_passes(finished: World) -> None:
+    key = finished.keys[1]
+    refused = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey("advantage_batches"),
+        check_name="credit_computed_anew",
+        passed=False,
+        metadata={},
+        partition=str(key),
+    )
+    finished.instance.report_runless_asset_event(refused)
+    finished.materialize(["sft_dataset"], RUN)
+    assert finished.metadata("sft_dataset", RUN)["roots missing"].value == [key.root]
+    finished.materialize(["advantage_batches"], str(key))
+    finished.materialize(["sft_dataset"], RUN)
+    assert finished.metadata("sft_dataset", RUN)["roots missing"].value == []
+
+
 def test_a_growing_tree_is_observed_as_it_grows(finished: World) -> None:
     for key in finished.keys:
         ended, *observations = finished.observations("explored_trees", str(key))
