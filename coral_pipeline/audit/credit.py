@@ -91,7 +91,8 @@ def verify_tokens(review: Review, folder: Path, tree: Path, settings: CreditSett
     file = tables.TOKENS.file_name
     with review.guarded(file):
         tokens, conversations = TokenTable.read(folder), Conversations.read(tree)
-        if tokens.tokenizer != settings.tokenizer:
+        named = settings.tokenizer, settings.tokenizer.rpartition("/")[2]  # of a folder only its name is written
+        if tokens.tokenizer not in named:
             review.find(f"{file}, {TOKENIZER_KEY}", f"is {tokens.tokenizer!r}, expected {settings.tokenizer!r}")
         edges = tables.CREDIT_EDGES.read(folder)
         advantages = dict(zip(edges["edge_id"].to_pylist(), edges["advantage"].to_pylist(), strict=True))

@@ -8,7 +8,8 @@ import dagster as dg
 import pyarrow as pa
 
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.lineage import Lineage
+from coral_pipeline.defs.lineage import BEFORE, Lineage
+from coral_pipeline.errors import Changed
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.tables import TABLES
 
@@ -22,13 +23,18 @@ class ParquetTables(dg.IOManager):
     def __init__(self, folders: Folders, settings: PipelineSettings) -> None:
         """``settings``: those that the assets of this run are made with."""
         self._folders, self._lineage = folders, Lineage(folders, settings)
+        self._read: dict[tuple[str, str], str | None] = {}
+        """Which making of each partition was read last, by its seal."""
 
     def handle_output(self, context: dg.OutputContext, obj: Mapping[str, pa.Table]) -> None:
-        """Write the tables of the context's asset and partition."""
+        """Write the tables of the context's asset and partition. Raises ``Changed`` where its inputs were made anew."""
         asset, key = context.asset_key.path[-1], context.asset_partition_key
         declared = TABLES[asset]
         if obj.keys() != {table.name for table in declared}:
             raise ValueError(f"{asset}: got tables {sorted(obj)}, declared are {[table.name for table in declared]}")
+        for before in BEFORE[asset]:
+            if (before, key) in self._read:
+                self._require_as_read(before, key)
         describe = self._lineage.describing(asset, key, context.run_id)
         with self._folders.writing(asset, key, describe) as aside:
             for table in declared:
@@ -42,10 +48,21 @@ class ParquetTables(dg.IOManager):
         )
 
     def load_input(self, context: dg.InputContext) -> Tables:
-        """Read the tables back, checked against the declaration."""
-        asset = context.asset_key.path[-1]
-        folder = self._folders.fetch(asset, context.asset_partition_key)
-        return {table.name: table.read(folder) for table in TABLES[asset]}
+        """Read the tables back, all of one making, checked against the declaration. Raises ``Changed``."""
+        asset, key = context.asset_key.path[-1], context.asset_partition_key
+        self._read[asset, key] = self._seal(asset, key)
+        folder = self._folders.fetch(asset, key)
+        tables = {table.name: table.read(folder) for table in TABLES[asset]}
+        self._require_as_read(asset, key)
+        return tables
+
+    def _seal(self, asset: str, key: str) -> str | None:
+        made = self._folders.storage.provenance(asset, key)
+        return made.seal if made else None
+
+    def _require_as_read(self, asset: str, key: str) -> None:
+        if self._seal(asset, key) != self._read[asset, key]:
+            raise Changed(f"{asset} of {key}", "made anew meanwhile")
 
 
 @dg.io_manager(required_resource_keys={"folders", "settings"}, description=ParquetTables.__doc__)

@@ -33,8 +33,8 @@ SETTINGS = {
 """Sections of the settings that change what an asset holds; the Teacher's own section joins them."""
 OF_TEACHER = {"embedded": "embedded", "simulated": "simulation", "opencode": "opencode"}
 """Section of each Teacher that has one."""
-WHERE_A_MODEL_RUNS = {"opencode": {"endpoint", "api_key_variable"}}
-"""Settings that are nobody's business later."""
+WHERE_MODELS_RUN: dict[str, Any] = {"opencode": {"endpoint", "api_key_variable"}, "credit": {"http": {"url"}}}
+"""Settings that are nobody's business later; addresses may hold a password."""
 DATA_VERSION_TAG = "dagster/data_version"
 """Where Dagster keeps the data version of a materialization or observation."""
 
@@ -54,7 +54,7 @@ def settings_used(asset: str, settings: PipelineSettings) -> Any:
 def settings_recorded(asset: str, settings: PipelineSettings) -> dict[str, Any]:
     """All settings of the sections that change what the asset holds, as JSON values; of paths just the last names."""
     values: dict[str, Any] = _without_folders(
-        settings.model_dump(include=_sections(asset, settings), exclude=WHERE_A_MODEL_RUNS)
+        settings.model_dump(include=_sections(asset, settings), exclude=WHERE_MODELS_RUN)
     )
     return values
 
@@ -71,6 +71,8 @@ def _without_folders(value: Any) -> Any:
         return {name: _without_folders(inside) for name, inside in value.items()}
     if isinstance(value, (list, tuple)):
         return [_without_folders(inside) for inside in value]
+    if isinstance(value, str) and value.startswith("/"):  # programs and tokenizers are names or paths
+        return Path(value).name
     return value.name if isinstance(value, Path) else value
 
 

@@ -12,7 +12,9 @@ import pytest
 from coral_pipeline import tables
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import ParquetTables
+from coral_pipeline.errors import Changed
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.student_run.stages import label_stages
 from coral_pipeline_tests.student_runs import filtered_table
 
 RUN = "small-run"
@@ -86,3 +88,25 @@ def test_an_asset_must_give_exactly_its_declared_tables(manager: ParquetTables, 
     for given in (missing, contents(1.0) | {"another": table}):
         with pytest.raises(ValueError, match="declared are"):
             write(manager, given)
+
+
+def test_what_is_made_of_tables_that_another_run_replaced_meanwhile_is_not_kept(
+    manager: ParquetTables, tmp_path: Path
+) -> None:
+    write(manager, contents(1.0, 2.0))
+    filtered = read(manager)["filtered_snapshots"]
+    labels = label_stages(filtered, "maximize", PipelineSettings().selection)
+
+    def write_labels() -> None:
+        asset = "stage_labels"
+        context = dg.build_output_context(
+            asset_key=dg.AssetKey(asset), partition_key=RUN, step_key=asset, name="result", run_id="a-run"
+        )
+        manager.handle_output(context, {asset: labels})
+
+    write_labels()
+    write(manager, contents(3.0, 4.0))
+    with pytest.raises(Changed, match="filtered_snapshots of small-run"):
+        write_labels()
+    read(manager)
+    write_labels()

@@ -97,6 +97,24 @@ def test_what_an_agent_does_otherwise_does(teacher: str, changed: dict[str, Any]
     assert deciding(settings_recorded("explored_trees", before)) != deciding(settings_recorded("explored_trees", after))
 
 
+def test_what_is_recorded_names_no_folder_of_this_machine_and_no_address() -> None:
+    settings = PipelineSettings.model_validate(
+        {
+            "teacher": {"name": "opencode", "script": "/home/me/answers.jsonl"},
+            "opencode": {
+                "endpoint": "http://me:word@gpu:30000/v1",
+                "opencode_command": "/home/me/bin/opencode",
+                "sandbox": {"read_only": ["/home/me/data"], "search_path": ["/home/me/bin"]},
+            },
+            "credit": {"tokenizer": "/home/me/models/qwen", "http": {"url": "http://me:word@critic/v1"}},
+        }
+    )
+    recorded = {asset: settings_recorded(asset, settings) for asset in ("explored_trees", "advantage_batches")}
+    assert "/home/me" not in str(recorded) and "word" not in str(recorded)
+    assert recorded["advantage_batches"]["credit"]["tokenizer"] == "qwen"
+    assert recorded["explored_trees"]["opencode"]["opencode_command"] == "opencode"
+
+
 @pytest.mark.parametrize("section", [EmbeddedSettings, OpenCodeSettings])
 def test_what_decides_nothing_is_a_setting(section: type[EmbeddedSettings] | type[OpenCodeSettings]) -> None:
     assert section.model_fields.keys() >= section.UNDECIDING
