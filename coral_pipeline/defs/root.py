@@ -50,10 +50,10 @@ def explored_trees(
     for notice in plot.root.notices:
         context.log.warning(notice)
     with folders.storage.alone(TREES, str(key)):
-        if plot.has_begun or not lineage.is_current(TREES, key):
-            summary = _grow(context, plot, lineage, tags, control)
-        else:  # finished on another machine, or its journal was removed
+        if lineage.is_current(TREES, key):  # whatever grows here: it may have been finished on another machine
             summary = TreeSummary.of_tables(plot.root.node, folders.fetch(TREES, str(key)))
+        else:
+            summary = _grow(context, plot, lineage, tags, control)
     tree = folders.fetch(TREES, str(key))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(lineage.content(TREES, key)),

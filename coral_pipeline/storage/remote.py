@@ -96,10 +96,10 @@ class RemoteStorage:
         return workshop.alone(place.with_name(f".{place.name}.lock"), partition)
 
     def seal(self, asset: str, partition: str, describe: Describe, files: Iterable[str]) -> None:
-        """As in ``Storage``; the files stay in ``place`` too. An earlier version of other making is moved aside."""
+        """As in ``Storage``; the files stay in ``place`` too. What is there is moved aside, unless it is the same."""
         now = describe(self.place(asset, partition))
         earlier = recorded(lambda: self.provenance(asset, partition))
-        if earlier is not None and not is_same_making(earlier, now):
+        if earlier is not None and not (is_same_making(earlier, now) and earlier.version == now.version):
             self._move_aside(asset, partition, earlier, self._free_number(partition))
         with self.writing(asset, partition, lambda _: now) as aside:
             for name in files:

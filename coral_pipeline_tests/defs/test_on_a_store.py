@@ -13,9 +13,11 @@ from coral_pipeline.cli import app
 from coral_pipeline.defs.build import OUTPUT, STUDENT_RUNS, definitions_from
 from coral_pipeline.defs.dataset import write_dataset
 from coral_pipeline.defs.folders import PER_ROOT, Folders
+from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.export.dataset import DatasetSummary
 from coral_pipeline.export.layout import RootFolders
 from coral_pipeline.storage import SCRATCH
+from coral_pipeline_tests.defs.test_interruption import stopping_in_round
 from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure, settings
 
 
@@ -90,6 +92,26 @@ def test_a_finished_tree_is_not_grown_again_on_another_machine(on_store: OnStore
     assert not on_store.folders.asset("explored_trees", key).exists()
     same = before[1].keys() - {"megabytes on disk"}  # the journal is elsewhere
     assert {name: after[1][name] for name in same} == {name: before[1][name] for name in same}
+
+
+@pytest.mark.slow
+def test_a_tree_begun_here_and_finished_elsewhere_stays_the_one_that_was_published(
+    on_store: OnStore, move: Callable[[str], None]
+) -> None:
+    on_store.materialize(TO_ROOTS, RUN)
+    key = str(on_store.keys[0])
+    on_store.control = stopping_in_round(2)
+    assert not on_store.run(["explored_trees"], key).success
+    half = list(on_store.folders.asset("explored_trees", key).rglob("journal.jsonl"))
+    assert half
+    on_store.control = SearchControl()
+    move("second")
+    on_store.materialize(["explored_trees"], key)
+    before = made(on_store, "explored_trees", key)
+    move("first")
+    on_store.materialize(["explored_trees"], key)
+    assert made(on_store, "explored_trees", key) == before
+    assert all(path.is_file() for path in half)
 
 
 @pytest.mark.slow

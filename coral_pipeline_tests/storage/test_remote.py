@@ -155,15 +155,18 @@ def test_versions_that_nobody_fetches_any_more_leave_the_cache(remote: Storage, 
     assert remote.fetch(ASSET, PARTITION).exists() and recent.exists() and not old.exists()
 
 
-def test_another_machines_tree_of_other_making_is_moved_aside(remote: Storage) -> None:
+@pytest.mark.parametrize("theirs", [{"settings": {"search": {"max_depth": 3}}}, {}], ids=["of other making", "of the same making"])
+def test_another_machines_tree_is_moved_aside_not_lost(remote: Storage, theirs: dict[str, object]) -> None:
     place = remote.place(ASSET, PARTITION)
     place.mkdir(parents=True)
     (place / "a").write_text("mine")
-    with remote.writing(ASSET, PARTITION, lambda folder: described(folder, settings={"depth": 3})) as out:
+    with remote.writing(ASSET, PARTITION, lambda folder: described(folder, **theirs)) as out:
         (out / "a").write_text("theirs")
+    remote.seal(ASSET, PARTITION, described, ["a"])
     remote.seal(ASSET, PARTITION, described, ["a"])
     assert read(remote) == {"a": "mine"}
     assert read(remote, "superseded", f"{PARTITION}|1") == {"a": "theirs"}
+    assert remote.partitions("superseded") == [f"{PARTITION}|1"], "the same tree, published again, is no other"
 
 
 def test_a_store_that_fails_is_named_with_its_object(remote: Storage, store: Path) -> None:
