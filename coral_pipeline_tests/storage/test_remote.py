@@ -155,7 +155,9 @@ def test_versions_that_nobody_fetches_any_more_leave_the_cache(remote: Storage, 
     assert remote.fetch(ASSET, PARTITION).exists() and recent.exists() and not old.exists()
 
 
-@pytest.mark.parametrize("theirs", [{"settings": {"search": {"max_depth": 3}}}, {}], ids=["of other making", "of the same making"])
+@pytest.mark.parametrize(
+    "theirs", [{"settings": {"search": {"max_depth": 3}}}, {}], ids=["of other making", "of the same making"]
+)
 def test_another_machines_tree_is_moved_aside_not_lost(remote: Storage, theirs: dict[str, object]) -> None:
     place = remote.place(ASSET, PARTITION)
     place.mkdir(parents=True)
