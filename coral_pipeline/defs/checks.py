@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import dagster as dg
+from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from coral_pipeline.audit.checks import CHECKS, Check
@@ -83,15 +84,32 @@ def _summary(review: Review) -> str | None:
 
 
 def refused_partitions(instance: dg.DagsterInstance, assets: Collection[str]) -> set[str]:
-    """Partitions of these assets of which a blocking check failed when it was last made."""
+    """Partitions of these assets of which a blocking check failed when it was last evaluated."""
     keys = [
         dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
         for check in CHECKS
         if check.blocking and not check.audit_only and check.asset in assets
     ]
-    states = instance.event_log_storage.get_asset_check_partition_info(keys)
-    failed = AssetCheckExecutionRecordStatus.FAILED
-    return {state.partition_key for state in states if state.partition_key and state.latest_execution_status == failed}
+    failed, refused = AssetCheckExecutionRecordStatus.FAILED, set[str]()
+    for state in instance.event_log_storage.get_asset_check_partition_info(keys):
+        partition, latest = state.partition_key, state.latest_execution_status
+        waits = latest == AssetCheckExecutionRecordStatus.PLANNED
+        if partition and (_last_outcome(instance, state.check_key, partition) if waits else latest) == failed:
+            refused.add(partition)
+    return refused
+
+
+def _last_outcome(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, partition: str
+) -> AssetCheckExecutionRecordStatus | None:
+    """How the check came out when it last did: runs that wait, or ended before their check, say nothing of it."""
+    records = instance.event_log_storage.get_asset_check_execution_history(
+        check,
+        limit=1,
+        status={AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED},
+        partition_filter=PartitionKeyFilter(key=partition),
+    )
+    return records[0].status if records else None
 
 
 def failed_checks(result: dg.ExecuteInProcessResult, blocking: bool) -> list[str]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
+from dagster._core.definitions.partitions.subset import DefaultPartitionsSubset
 
+from coral_pipeline.defs.checks import refused_partitions
 from coral_pipeline.defs.exploring import NIGHT, STUDENT_RUN, UNTIL, end_nights, plan_night, unexplored
 from coral_pipeline.settings import AutomationSettings, StudentRunBudget
 
@@ -47,7 +51,20 @@ class Roots:
         found = dg.AssetCheckEvaluation(
             asset_key=dg.AssetKey(asset), check_name=check, passed=passed, metadata={}, partition=partition
         )
-        self.instance.report_runless_asset_event(found)
+        self._tell(self.check_planned(asset, check, partition), dg.DagsterEventType.ASSET_CHECK_EVALUATION, found)
+
+    def check_planned(self, asset: str, check: str, partition: str) -> dg.DagsterRun:
+        """A run that is to check the partition was queued; it ends without."""
+        run = self.run(partition, dg.DagsterRunStatus.CANCELED)
+        planned = AssetCheckEvaluationPlanned(
+            asset_key=dg.AssetKey(asset), check_name=check, partitions_subset=DefaultPartitionsSubset({partition})
+        )
+        self._tell(run, dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, planned)
+        return run
+
+    def _tell(self, run: dg.DagsterRun, kind: dg.DagsterEventType, what: Any) -> None:
+        event = dg.DagsterEvent(event_type_value=kind.value, job_name=run.job_name, event_specific_data=what)
+        self.instance.report_dagster_event(event, run.run_id)
 
     def run(self, key: str, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
         return self.instance.create_run_for_job(exploring, status=status, tags={"dagster/partition": key, **tags})
@@ -113,6 +130,21 @@ def test_what_a_blocking_check_refused_is_not_explored(roots: Roots) -> None:
     roots.checked("selected_roots", "choice_computed_anew", "c", passed=False)
     roots.checked("selected_roots", "made_from_what_is_there", "a", passed=False)
     assert plan(roots) == [b], "the last of these checks does not block"
+
+
+def test_a_refusal_stands_until_the_check_passes(roots: Roots) -> None:
+    """Runs queued since say nothing of the root, however many there are and however they end."""
+    (refused, passed, never) = roots.chosen("a", 1, 2, 3)
+    check = "root_folders", "copied_root_as_it_was"
+    roots.checked(*check, refused, passed=False)
+    roots.checked(*check, passed, passed=False)
+    roots.checked(*check, passed, passed=True)
+    for key in (refused, refused, passed, never):
+        roots.check_planned(*check, key)
+    assert refused_partitions(roots.instance, ["root_folders"]) == {refused}
+    assert plan(roots) == [passed, never]
+    roots.checked(*check, refused, passed=True)
+    assert refused_partitions(roots.instance, ["root_folders"]) == set()
 
 
 def test_a_root_whose_files_have_changed_is_explored_again(roots: Roots) -> None:
