@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coral_pipeline.search.root_folder import RootFolder
-from coral_pipeline.student_run.layout import METADATA_FILE
+from coral_pipeline.student_run.layout import GRADER_FOLDER, METADATA_FILE, PRIVATE_FOLDER, TASK_FILE
 from coral_pipeline.tables import Table
 
 SUPERSEDED_FILE = "superseded.json"
@@ -35,18 +35,28 @@ def folder_version(tables: Iterable[Table], folder: Path) -> str:
 
 
 def root_version(root: RootFolder) -> str:
-    """Version of a copied root: its metadata, why it was chosen left out, and every file beside them."""
+    """Version of a copied root: its metadata, why it was chosen left out, every file beside them, and its task."""
     digest = hashlib.sha256(_canonical(root.node.fingerprint))
-    for path in sorted(root.path.rglob("*"), key=os.fsencode):
-        name = os.fsencode(path.relative_to(root.path))
+    left_out = {root.path / METADATA_FILE, root.path / SUPERSEDED_FILE}
+    _add_files(digest, root.path, (path for path in root.path.rglob("*") if path not in left_out))
+    if root.task is not None:
+        parts = [root.task / name for name in (TASK_FILE, GRADER_FOLDER, PRIVATE_FOLDER)]
+        digest.update(b"task\0")
+        _add_files(digest, root.task, (path for part in parts for path in (part, *part.rglob("*"))))
+    return _short(digest)
+
+
+def _add_files(digest: Any, folder: Path, paths: Iterable[Path]) -> None:
+    """Add names and contents of the files and links among ``paths``, which lie in ``folder``."""
+    for path in sorted(paths, key=os.fsencode):
+        name = os.fsencode(path.relative_to(folder))
         if path.is_symlink():
             digest.update(b"link %s\0%s\0" % (name, os.fsencode(path.readlink())))
-        elif path.is_file() and name not in (METADATA_FILE.encode(), SUPERSEDED_FILE.encode()):
+        elif path.is_file():
             digest.update(b"file %s\0%d\0" % (name, path.stat().st_size))
             with path.open("rb") as file:
                 while piece := file.read(_CHUNK):
                     digest.update(piece)
-    return _short(digest)
 
 
 def combined(*parts: str) -> str:

@@ -31,7 +31,7 @@ class Versions:
     """What a tree is made from."""
 
     root: str
-    """Of all that the copied root holds; the journal knows its metadata only."""
+    """Of all that the copied root and its task hold; the journal knows the root's metadata only."""
     settings: str
     """Of search and Teacher."""
 
@@ -81,7 +81,7 @@ class Plot:
         if not self.has_begun and self.storage.provenance(TREES, str(self.key)):
             self._make_room(notice, "it was made from something else, or its files have changed")
         if begun and begun.root != versions.root:
-            self._make_room(notice, "the root's files have changed")
+            self._make_room(notice, "the files of the root or of its task have changed")
         try:
             return self._explore(versions, stop, observer)
         except OtherTree as other:

@@ -12,6 +12,8 @@ from dagster._core.loader import LoadingContextForTest
 from coral_pipeline import tables
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.partitions import RootKey
+from coral_pipeline.defs.progress import SearchControl
+from coral_pipeline_tests.defs.test_interruption import stopping_in_round
 from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, settings
 
 pytestmark = pytest.mark.slow
@@ -49,6 +51,26 @@ def test_a_root_that_changed_makes_its_own_tree_stale_and_no_other_tree(finished
     assert (earlier / "tree.json").is_file(), "the tree of the root as it was is kept"
     finished.materialize(["sft_dataset"], RUN)
     assert called_stale(finished) == set()
+
+
+def test_another_grader_makes_a_tree_stale_half_grown_or_finished(world: World) -> None:
+    world.materialize(TO_ROOTS, RUN)
+    done, half, _ = world.keys
+    world.materialize(PER_ROOT, str(done))
+    world.control = stopping_in_round(2)
+    assert not world.run(["explored_trees"], str(half)).success
+    world.control = SearchControl()
+    grader = world.folders.student_run(RUN) / "grader" / "grader.py"
+    grader.parent.mkdir(exist_ok=True)
+    grader.write_text("# corrected\n")
+    world.materialize(TO_ROOTS, RUN)
+    assert world.lineage.stale(done, world.instance) == PER_ROOT
+    assert not world.lineage.is_current(PER_ROOT[0], done)
+    for key in (done, half):
+        world.materialize(PER_ROOT, str(key))
+        assert world.lineage.stale(key, world.instance) == ()
+        earlier = world.folder / "output" / "superseded" / RUN / key.root / "1"
+        assert (earlier / "work" / "journal.jsonl").is_file(), "the tree as it was graded then is kept"
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ def test_a_root_is_another_where_a_file_is_renamed_added_or_linked(tmp_path: Pat
     assert len(set(versions.values())) == len(versions)
 
 
+@pytest.mark.parametrize("part", ["task.yaml", "grader/grader.py", "private/answers.json"])
+def test_a_root_is_another_where_what_grades_it_is(tmp_path: Path, part: str) -> None:
+    folder = root(tmp_path)
+    versions = {root_version(read_root(folder))}
+    (tmp_path / part).parent.mkdir(exist_ok=True)
+    for text in ("task: {name: one}\n", "task: {name: another}\n"):
+        (tmp_path / part).write_text(text)
+        versions.add(root_version(read_root(folder)))
+    (tmp_path / "run.log").write_text("no part of the task")
+    versions.add(root_version(read_root(folder)))
+    assert len(versions) == 3
+
+
 def test_why_a_root_was_chosen_does_not_make_it_another(tmp_path: Path) -> None:
     folder = root(tmp_path / "run")
     edit_metadata(folder, score=1.0, stage="early", selection_reason="quota")
