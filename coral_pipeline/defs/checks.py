@@ -11,6 +11,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
+from coral_pipeline.defs.failures import failing_plainly
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.metadata import table_of
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
@@ -51,7 +52,9 @@ def _checks_of(asset: str, checks: Sequence[Check]) -> dg.AssetChecksDefinition:
         wanted = {key.name for key in context.selected_asset_check_keys}
         for check in checks:
             if check.name in wanted:
-                yield _result(check, check.review(source, context.partition_key))
+                with failing_plainly(context):
+                    review = check.review(source, context.partition_key)
+                yield _result(check, review)
 
     return verify
 

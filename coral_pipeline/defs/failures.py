@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Concatenate, ParamSpec, TypeVar
 
 import dagster as dg
 
-from coral_pipeline.defs.retries import mark_run
+from coral_pipeline.defs.retries import AnyContext, mark_run
 from coral_pipeline.defs.workers import note_worker
 from coral_pipeline.errors import PipelineError
 
@@ -23,14 +24,21 @@ def plainly(asset: Asset[P, R]) -> Asset[P, R]:
     @functools.wraps(asset)
     def run(context: dg.AssetExecutionContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
         note_worker(context)
-        try:
+        with failing_plainly(context):
             return asset(context, *args, **kwargs)
-        except PipelineError as error:
-            mark_run(context, error)
-            raise dg.Failure(str(error)) from error
-        except OSError as error:
-            mark_run(context, error)
-            problem = f"{error.filename or 'the disk'}: {error.strerror or error}; mend that and run it again"
-            raise dg.Failure(problem) from error
 
     return run
+
+
+@contextlib.contextmanager
+def failing_plainly(context: AnyContext) -> Iterator[None]:
+    """The same for a part of a step."""
+    try:
+        yield
+    except PipelineError as error:
+        mark_run(context, error)
+        raise dg.Failure(str(error)) from error
+    except OSError as error:
+        mark_run(context, error)
+        problem = f"{error.filename or 'the disk'}: {error.strerror or error}; mend that and run it again"
+        raise dg.Failure(problem) from error

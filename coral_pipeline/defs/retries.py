@@ -7,13 +7,12 @@ Retries are runs of their own: with an op's ``RetryPolicy`` a terminated search 
 
 from __future__ import annotations
 
-import errno
 import threading
 
 import dagster as dg
 from dagster._core.storage.tags import RETRY_NUMBER_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
-from coral_pipeline.errors import Changed
+from coral_pipeline.errors import LASTING, Changed
 from coral_pipeline.settings import AutomationSettings
 from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped
 
@@ -21,18 +20,7 @@ FAULT = "coral_pipeline/fault"
 """Tag of a failed run: ``INFRASTRUCTURE``, or ``INPUT`` for what a retry would not mend."""
 INFRASTRUCTURE, INPUT = "infrastructure", "input"
 
-
-_LASTING = {
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.EACCES,
-    errno.EPERM,
-}
-"""What the operating system would say the next time as well: the input is at fault, not the machine."""
+AnyContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext
 
 
 def is_infrastructure(error: BaseException) -> bool:
@@ -43,14 +31,14 @@ def is_infrastructure(error: BaseException) -> bool:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, (InfrastructureFault, Changed)) or (
-            isinstance(cause, OSError) and cause.errno not in _LASTING
+            isinstance(cause, OSError) and cause.errno not in LASTING
         ):
             return True
         cause = cause.__cause__
     return False
 
 
-def mark_run(context: dg.AssetExecutionContext, error: BaseException) -> None:
+def mark_run(context: AnyContext, error: BaseException) -> None:
     """Note on the run of ``context`` why it fails, so that Dagster retries it or does not."""
     kind = INFRASTRUCTURE if is_infrastructure(error) else INPUT
     retried = str(kind == INFRASTRUCTURE).lower()

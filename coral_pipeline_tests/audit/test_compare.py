@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from coral_pipeline import tables
 from coral_pipeline.audit.compare import REORDERED, compare_json, compare_lines, compare_tables, equal
 from coral_pipeline.audit.findings import MOST_OF_A_KIND, Review
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline_tests.student_runs import filtered_table
 
 TABLE = tables.FILTERED_SNAPSHOTS
@@ -111,3 +112,29 @@ def test_what_cannot_be_read_is_a_finding_and_what_is_ours_to_mend_is_raised() -
     assert [one.where for one in into.findings] == ["edges.parquet", "the tree", "the tree", "the tree"]
     with pytest.raises(AttributeError), into.guarded("the tree"):
         raise AttributeError("a bug of ours")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "503 Slow Down", "s3://bucket/edges.parquet"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        ConnectionResetError("reset by peer"),
+        TimeoutError("timed out"),
+        Changed("explored_trees of run|root", "made anew meanwhile"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_outage_is_no_finding_about_what_could_not_be_read(error: Exception) -> None:
+    into = review()
+    with pytest.raises(type(error)), into.guarded("the tree"), into.guarded("its edges"):
+        raise error
+    assert not into.total
+
+
+def test_a_file_that_is_missing_or_may_not_be_read_is_a_finding() -> None:
+    into = review()
+    for error in (FileNotFoundError(errno.ENOENT, "No such file"), PermissionError(errno.EACCES, "Permission denied")):
+        with into.guarded("the tree"):
+            raise error
+    assert into.total == 2

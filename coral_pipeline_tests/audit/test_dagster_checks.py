@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -18,9 +19,10 @@ from coral_pipeline.audit.walk import PER_ROOT
 from coral_pipeline.defs.checks import OF_ROOTS
 from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.defs.whole_run import StageFailed, WholeRun
+from coral_pipeline.storage.local import LocalStorage
 from coral_pipeline.tables import Table
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, put_back
-from coral_pipeline_tests.defs.world import RUN, World
+from coral_pipeline_tests.defs.world import RUN, World, failure
 
 pytestmark = pytest.mark.slow
 
@@ -172,3 +174,22 @@ def test_what_a_blocking_check_refuses_is_told_in_one_line_and_goes_no_further(
         "stage_labels.parquet, row 3, stage: is 'late', expected 'early' (and 1 more)"
     )
     assert not (tmp_path / "output" / "selected_roots").exists()
+
+
+@pytest.mark.parametrize("check", [c for c in IN_DAGSTER if c.asset == "ranked_paths"], ids=lambda check: check.name)
+def test_a_check_that_meets_an_outage_says_nothing_and_its_run_is_tried_again(
+    finished: World, job: dg.JobDefinition, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(storage: object, asset: str, partition: str) -> Path:
+        raise OSError(errno.EIO, "503 Slow Down", f"s3://bucket/{asset}")
+
+    monkeypatch.setattr(LocalStorage, "fetch", unreachable)
+    key = {dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)}
+    tags = {PARTITION: partition(finished, check.asset)}
+    result = job.get_subset(asset_check_selection=key).execute_in_process(
+        instance=finished.instance, tags=tags, raise_on_error=False
+    )
+    assert not result.success and not result.get_asset_check_evaluations()
+    run = finished.instance.get_run_by_id(result.run_id)
+    assert run is not None and run.tags["dagster/retry_on_asset_or_op_failure"] == "true"
+    assert "s3://bucket/ranked_paths: 503 Slow Down" in failure(result)
