@@ -9,7 +9,6 @@ from functools import partial
 from coral_pipeline.audit import chain, credit, exports, journal, messages, replay, round_rules, student_run, tree_rules
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
-from coral_pipeline.student_run.layout import student_run_name
 from coral_pipeline.student_run.reading import read_direction
 
 Verify = Callable[[Review, Source, str], None]
@@ -54,8 +53,7 @@ def _choice(review: Review, source: Source, key: str) -> None:
     roots, snapshots, labels = (
         source.fetch(asset, key) for asset in ("selected_roots", "filtered_snapshots", "stage_labels")
     )
-    name = student_run_name(source.student_run(key))
-    student_run.verify_choice(review, roots, snapshots, labels, name, settings)
+    student_run.verify_choice(review, roots, snapshots, labels, key, settings)
 
 
 def _copies(review: Review, source: Source, key: str) -> None:

@@ -15,6 +15,7 @@ from coral_pipeline import provenance, tables
 from coral_pipeline.audit import student_run
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
+from coral_pipeline.audit.sources import Source
 from coral_pipeline.audit.walk import PER_ROOT
 from coral_pipeline.defs.checks import OF_ROOTS
 from coral_pipeline.defs.progress import SearchControl
@@ -22,7 +23,7 @@ from coral_pipeline.defs.whole_run import StageFailed, WholeRun
 from coral_pipeline.storage.local import LocalStorage
 from coral_pipeline.tables import Table
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, put_back
-from coral_pipeline_tests.defs.world import RUN, World, failure
+from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure
 
 pytestmark = pytest.mark.slow
 
@@ -174,6 +175,17 @@ def test_what_a_blocking_check_refuses_is_told_in_one_line_and_goes_no_further(
         "stage_labels.parquet, row 3, stage: is 'late', expected 'early' (and 1 more)"
     )
     assert not (tmp_path / "output" / "selected_roots").exists()
+
+
+def test_a_student_run_that_is_a_link_goes_by_the_name_of_the_link(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    run = world.folders.student_run(RUN)
+    run.symlink_to(run.rename(tmp_path / "run-of-another-name"))
+    world.materialize(TO_ROOTS, RUN)
+    source = Source(world.folders.storage, world.folders.student_run)
+    for check in IN_DAGSTER:
+        if check.asset in TO_ROOTS:
+            assert list(check.review(source, RUN).lines()) == []
 
 
 @pytest.mark.parametrize("check", [c for c in IN_DAGSTER if c.asset == "ranked_paths"], ids=lambda check: check.name)
