@@ -1,8 +1,9 @@
 """New Student runs: noticed when their folders have been copied, made partitions, read, and their roots chosen.
 
-A run of the first three assets is asked for under a key made of the Student run's name and contents. Dagster
-starts no two runs of one key, so neither a restart of the daemon, nor a lost cursor, nor a second tick starts
-anything twice; a Student run that has grown has another key, and its roots are chosen anew.
+A run of the first three assets is asked for under a key made of the Student run's name and how it looked when
+it had arrived. Dagster starts no two runs of one key, so neither a restart of the daemon, nor a lost cursor, nor a
+second tick starts anything twice; a Student run that has grown, or in which anything was replaced, mended or put
+back, has another key, and its roots are chosen anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.student_run import filtered_snapshots, selected_roots, stage_labels
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import AutomationSettings
-from coral_pipeline.student_run.arrival import Incomplete, close_look, content, glance
+from coral_pipeline.student_run.arrival import Incomplete, close_look, glance
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Looks:
 
     seen: dict[str, Seen] = field(default_factory=dict)
     arrived: dict[str, str] = field(default_factory=dict)
-    """Contents of the Student runs that are complete, by name."""
+    """The close looks of the Student runs that are complete, by name."""
     waiting: list[str] = field(default_factory=list)
     """One line per folder that is not, or cannot be used."""
 
@@ -76,7 +77,7 @@ def _look_at(folder: Path, seen: Seen | None, now: float, quiet_seconds: float, 
         looks.seen[folder.name] = seen
         looks.waiting.append(f"{folder.name}: unchanged for {now - seen.since:.0f} s of {quiet_seconds:g} s")
     else:
-        looks.arrived[folder.name] = content(folder)
+        looks.arrived[folder.name] = look
         looks.seen[folder.name] = Seen(at_a_glance)
 
 
@@ -102,8 +103,7 @@ def arrivals_sensor(student_runs: Path, automation: Callable[[], AutomationSetti
             context.log.info(line)
         return dg.SensorResult(
             run_requests=[
-                dg.RunRequest(run_key=f"{name} {version}", partition_key=name)
-                for name, version in looks.arrived.items()
+                dg.RunRequest(run_key=f"{name} {look}", partition_key=name) for name, look in looks.arrived.items()
             ],
             skip_reason=None if looks.arrived else "\n".join(looks.waiting) or "no new Student run",
             dynamic_partitions_requests=[STUDENT_RUNS.build_add_request(list(looks.arrived))] if looks.arrived else [],

@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from coral_pipeline.student_run.guarded import Folder, Unreadable
 from coral_pipeline.student_run.layout import (
     GRADER_FOLDER,
     PRIVATE_FOLDER,
@@ -25,7 +24,6 @@ from coral_pipeline.student_run.layout import (
     TASK_FILE,
     parse_snapshot_name,
 )
-from coral_pipeline.student_run.reading import TASK_LIMIT
 
 _BEING_WRITTEN = re.compile(
     r"\.partial"  # import-run's scratch folder
@@ -51,6 +49,7 @@ def close_look(student_run: Path) -> str:
     """What changes while the run is being copied: every name in it, and all of the snapshot changed last.
 
     Copies fill one snapshot after the other, so whatever is still written lies in the one changed last.
+    The same whenever it is looked at; another when something was put back as it had been, too.
     Raises ``Incomplete`` where something it needs is missing, and ``OSError``.
     """
     top = sorted(entry.name for entry in _entries(student_run))
@@ -65,18 +64,6 @@ def close_look(student_run: Path) -> str:
             *(f"{path} {_mark(os.lstat(path))}" for folder in _GRADING for path in _below(student_run / folder)),
         ]
     )
-
-
-def content(student_run: Path) -> str:
-    """A version of the run that does not change when it is looked at again, moved or copied: its task, its snapshots.
-
-    Raises ``Incomplete`` where its task cannot be read, and ``OSError``.
-    """
-    try:
-        with Folder.of_run(student_run) as run, run.folder(SNAPSHOTS_FOLDER) as snapshots:
-            return _digest([hashlib.sha256(run.read(TASK_FILE, TASK_LIMIT)).hexdigest(), *snapshots.names()])
-    except Unreadable as unreadable:
-        raise Incomplete(f"{TASK_FILE} or {SNAPSHOTS_FOLDER}/ {unreadable}") from unreadable
 
 
 def _require(top: Iterable[str], snapshots: Iterable[str]) -> None:

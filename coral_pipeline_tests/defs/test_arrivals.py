@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -100,6 +102,32 @@ def test_the_sensor_adds_the_partition_and_asks_for_the_first_three_assets(tmp_p
         write_snapshot(run / "all_snapshots" / snapshot_name(3))
         grown = evaluate(tmp_path, instance, evaluate(tmp_path, instance, second.cursor).cursor)
         assert [r.run_key for r in grown.run_requests or ()] != [request.run_key]
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "another snapshot": lambda run: write_snapshot(run / "all_snapshots" / snapshot_name(3)),
+    "task.yaml": lambda run: (run / "task.yaml").write_text((run / "task.yaml").read_text() + "# mended\n"),
+    "another grader": lambda run: (run / "grader").mkdir(),
+    "put back": lambda run: shutil.move(shutil.copy(run / "task.yaml", run / "as it was"), run / "task.yaml"),
+}
+"""Also what a user does when the first run failed: mend something, whatever it is."""
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_whatever_changes_is_asked_for_under_another_key(tmp_path: Path, what: str) -> None:
+    run = write_student_run(tmp_path / "run", [1.0, 2.0])
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def arrive(cursor: str | None) -> tuple[str, str | None]:
+            seen = evaluate(tmp_path, instance, cursor)
+            arrived = evaluate(tmp_path, instance, seen.cursor)
+            (request,) = arrived.run_requests or ()
+            return str(request.run_key), arrived.cursor
+
+        before, cursor = arrive(None)
+        assert arrive(None)[0] == before, "nothing has changed"
+        CHANGES[what](run)
+        assert arrive(cursor)[0] != before
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
