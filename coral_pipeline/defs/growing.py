@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coral_pipeline.content import root_version
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.partitions import RootKey
+from coral_pipeline.errors import BadInput
 from coral_pipeline.search.explore import WORK_FOLDER, TreeSummary, explore_root
 from coral_pipeline.search.explorer import Observer
 from coral_pipeline.search.journal import JOURNAL_FILE, OtherTree
 from coral_pipeline.search.root_folder import RootFolder, read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.storage import Storage
-from coral_pipeline.tables import text_file
+from coral_pipeline.tables import SELECTED_ROOTS, text_file
 from coral_pipeline.teacher.protocol import Teacher
 from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
 
@@ -49,8 +51,12 @@ class Plot:
 
     @classmethod
     def of(cls, folders: Folders, settings: PipelineSettings, key: RootKey) -> Plot:
-        """Raises ``BadInput`` where the copied root is not there or the Teacher cannot work with it."""
+        """Raises ``BadInput`` where the copied root is not there or was changed, or the Teacher cannot work with it."""
         root = read_root(folders.root(key))
+        chosen = folders.storage.provenance(SELECTED_ROOTS.name, key.student_run)
+        copied = chosen.folders.get(key.root) if chosen else None  # none where it is no longer chosen
+        if copied and copied != root_version(root):
+            raise BadInput(root.path, "is not as it was copied", "choose the roots anew")
         out = folders.asset(TREES, str(key))
         request = TeacherRequest(
             root_dir=root.path,

@@ -166,3 +166,17 @@ def test_a_tree_without_a_root_says_what_to_do(world: World) -> None:
     result = world.run(["explored_trees"], str(gone))
     assert "give a folder that `coral-pipeline select` copied" in failure(result)
     assert dg.AssetKey("explored_trees") not in {m.asset_key for m in result.get_asset_materialization_events()}
+
+
+@pytest.mark.parametrize("changed", ["code/solve.py", "code/new.py", "metadata.json", "../task/task.yaml"])
+def test_no_tree_grows_from_a_copied_root_that_was_changed(world: World, changed: str) -> None:
+    world.materialize(["filtered_snapshots", "stage_labels", "selected_roots"], RUN)
+    key = world.keys[0]
+    file = world.folders.root(key) / changed
+    text = file.read_text() if file.exists() else ""
+    file.write_text(json.dumps(json.loads(text) | {"more": 1}) if file.suffix == ".json" else f"{text}\n# more\n")
+    said = failure(world.run(["explored_trees"], str(key)))
+    assert said == f"{world.folders.root(key)}: is not as it was copied; choose the roots anew"
+    assert not world.folders.asset("explored_trees", str(key)).exists()
+    world.materialize(["selected_roots"], RUN)
+    world.materialize(["explored_trees"], str(key))
