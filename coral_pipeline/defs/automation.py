@@ -55,10 +55,11 @@ class FinishedRootsChanged(_Condition):
     def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:
         """The partitions of ``context``, Student runs, for which it holds."""
         storage = context.asset_graph_view.instance.event_log_storage
-        asked: dict[str, int] = {}
-        for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
-            for key, event in storage.get_latest_storage_id_by_partition(context.key, kind).items():
-                asked[key] = max(event, asked.get(key, 0))
+        made, planned = (
+            storage.get_latest_storage_id_by_partition(context.key, kind)
+            for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+        )
+        asked = {**made, **planned}  # a root done after it was asked for may have come too late to be in it
 
         def versions(**bounds: Any) -> Mapping[str, Mapping[str, str]]:
             observed = dg.DagsterEventType.ASSET_OBSERVATION

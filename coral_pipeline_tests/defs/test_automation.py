@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.events import AssetMaterializationPlannedData
 
 from coral_pipeline.defs.build import build_definitions
 from coral_pipeline_tests.defs.world import settings
@@ -63,6 +65,20 @@ class Automation:
             job, status=dg.DagsterRunStatus.STARTED, tags={"dagster/partition": partition}
         )
         return run
+
+    @contextmanager
+    def making(self, asset: str, partition: str) -> Iterator[None]:
+        """A run makes the partition: what is in the block comes after it was asked for and before it is there."""
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        run = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS)
+        planned = dg.DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value,
+            job_name=run.job_name,
+            event_specific_data=AssetMaterializationPlannedData(dg.AssetKey(asset), partition=partition),
+        )
+        self.instance.report_dagster_event(planned, run.run_id)
+        yield
+        self.made(asset, partition)
 
     def tick(self) -> set[str]:
         """What is asked for, as ``<asset> <partition>``."""
@@ -162,6 +178,18 @@ def test_a_dataset_is_made_anew_when_a_root_is_another(automation: Automation) -
     automation.tick()
     automation.root_done("a|2")
     assert automation.tick() == {f"{DATASET} a"}
+
+
+def test_a_root_that_is_done_while_a_dataset_is_made_comes_into_the_next(automation: Automation) -> None:
+    automation.made("selected_roots", "a")
+    automation.root_done("a|1")
+    assert automation.tick() == {f"{DATASET} a"}
+    with automation.making(DATASET, "a"):
+        automation.root_done("a|2")
+    assert automation.tick() == {f"{DATASET} a"}
+    with automation.making(DATASET, "a"):
+        pass
+    assert automation.tick() == set()
 
 
 def test_a_dataset_is_made_anew_when_other_roots_are_chosen(automation: Automation) -> None:
