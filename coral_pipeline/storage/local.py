@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from coral_pipeline.provenance import PROVENANCE_FILE, Provenance
 from coral_pipeline.storage import workshop
 from coral_pipeline.storage.interface import SEPARATOR, Describe, complete, recorded
 from coral_pipeline.tables import text_file
+
+_REPLACING = ".replacing.json"
+"""Names of all files of the earlier and of the new version, there while one takes the place of the other."""
 
 
 class LocalStorage:
@@ -93,7 +97,9 @@ class LocalStorage:
 
 def _replace(folder: Path, made: Provenance, aside: Path) -> None:
     """Put what lies in ``aside`` in place of what lies in ``folder``; the earlier folders are left in ``aside``."""
-    earlier = recorded(lambda: provenance.read(folder))
+    names = _names_before(folder, made) | made.files.keys()
+    with text_file(folder / _REPLACING) as file:
+        json.dump(sorted(names), file)
     (folder / PROVENANCE_FILE).unlink(missing_ok=True)
     for name in made.folders:
         target = folder / name
@@ -105,10 +111,27 @@ def _replace(folder: Path, made: Provenance, aside: Path) -> None:
     for name in made.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (aside / name).replace(folder / name)
-    for name in (earlier.files.keys() if earlier else set()) - made.files.keys():
+    for name in names - made.files.keys():
         (folder / name).unlink(missing_ok=True)
         _remove_if_empty(folder, (folder / name).parent)
     provenance.write(made, folder)
+    (folder / _REPLACING).unlink()
+
+
+def _names_before(folder: Path, made: Provenance) -> set[str]:
+    """Files of the earlier version, and of those whose writers were killed while they replaced it.
+
+    Where its provenance is damaged: what lies in the folders, not copied ones, in which ``made`` has files as well.
+    """
+    replacing = folder / _REPLACING
+    names = set(json.loads(replacing.read_bytes())) if replacing.exists() else set()
+    earlier = recorded(lambda: provenance.read(folder))
+    if earlier is not None:
+        return names | earlier.files.keys()
+    if (folder / PROVENANCE_FILE).exists():
+        tops = {name.split("/")[0] for name in made.files if "/" in name}
+        names |= {f"{top}/{name}" for top in tops for name in provenance.files_below(folder / top)}
+    return names
 
 
 def _remove_if_empty(top: Path, folder: Path) -> None:

@@ -27,6 +27,40 @@ def test_a_new_version_replaces_the_earlier_one_with_all_its_files(storage: Stor
     assert read(storage) == {"a": "3"}
 
 
+BEFORE = {"a": "1", "old": "1", "task/task.yaml": "1", "task/grader/grader.py": "1"}
+
+
+@pytest.mark.parametrize("damage", ["{", "not sealed"])
+def test_what_only_the_earlier_version_had_goes_though_its_provenance_is_damaged(tmp_path: Path, damage: str) -> None:
+    storage = open_storage(tmp_path / "output")
+    write(storage, {name: text for name, text in BEFORE.items() if name != "old"})
+    place = storage.place(ASSET, PARTITION)
+    put(place, {"of others": "1", "dropped root/x": "1"})
+    file = place / provenance.PROVENANCE_FILE
+    file.write_text("{" if damage == "{" else file.read_text().replace('"code": 1', '"code": 2'))
+    write(storage, {"a": "2", "task/task.yaml": "2"})
+    assert read(storage) == {"a": "2", "task/task.yaml": "2", "of others": "1", "dropped root/x": "1"}
+    assert not (place / "task" / "grader").exists()
+
+
+def test_what_a_killed_writer_left_half_replaced_goes_with_the_next_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(tmp_path / "output")
+    write(storage, BEFORE)
+    put(storage.place(ASSET, PARTITION), {"of others": "1"})
+    for content in ({"a": "2", "new": "2", "task/new": "2"}, {"a": "3", "newer": "3"}):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("coral_pipeline.storage.local.provenance.write", killed)
+            write(storage, content)
+    write(storage, {"a": "4"})
+    assert read(storage) == {"a": "4", "of others": "1"}
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_making_that_fails_leaves_the_earlier_one(storage: Storage) -> None:
     write(storage, {"a": "1"})
     with pytest.raises(OSError, match="full"), storage.writing(ASSET, PARTITION, described) as out:
