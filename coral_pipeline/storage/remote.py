@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from coral_pipeline import provenance
@@ -133,7 +133,8 @@ class RemoteStorage:
     def _move_aside(self, asset: str, partition: str, made: Provenance, number: str) -> str:
         path, aside = _path(asset, partition), f"{_path(_SUPERSEDED, partition)}/{number}"
         for name in (*(f"{_version(made)}/{file}" for file in made.files), PROVENANCE_FILE):
-            self._store.copy(f"{path}/{name}", f"{aside}/{name}")
+            with suppress(FileNotFoundError):  # lost before: what is left is kept, and tells of it
+                self._store.copy(f"{path}/{name}", f"{aside}/{name}")
         self._store.remove(f"{path}/{PROVENANCE_FILE}")
         self._store.remove_below(f"{path}/{_version(made)}")
         return self._store.address(aside)

@@ -12,7 +12,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import Storage, output_folder
 from coral_pipeline.storage.store import ObjectStore
-from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, read, write
+from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, put, read, write
 
 DAY = 86_400
 
@@ -169,6 +169,25 @@ def test_another_machines_tree_is_moved_aside_not_lost(remote: Storage, theirs: 
     assert read(remote) == {"a": "mine"}
     assert read(remote, "superseded", f"{PARTITION}|1") == {"a": "theirs"}
     assert remote.partitions("superseded") == [f"{PARTITION}|1"], "the same tree, published again, is no other"
+
+
+@pytest.mark.parametrize("how", ["sealed over", "superseded"])
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_tree_that_lost_a_file_is_moved_aside_with_what_is_left(
+    remote: Storage, store: Path, how: str, lost: str
+) -> None:
+    with remote.writing(ASSET, PARTITION, lambda folder: described(folder, code=2)) as out:
+        put(out, {"a": "theirs", "b": "theirs"})
+    (versions(store)[0] / lost).unlink()
+    if how == "superseded":
+        remote.supersede(ASSET, PARTITION)
+        assert remote.provenance(ASSET, PARTITION) is None
+    put(remote.place(ASSET, PARTITION), {"a": "mine"})
+    remote.seal(ASSET, PARTITION, described, ["a"])
+    assert read(remote) == {"a": "mine"}
+    aside = store.parents[2] / "superseded" / "run" / "root" / "1"
+    (left,) = (path for path in aside.rglob("*") if path.is_file() and path.name != PROVENANCE_FILE)
+    assert left.name != lost and left.read_text() == "theirs"
 
 
 def test_a_store_that_fails_is_named_with_its_object(remote: Storage, store: Path) -> None:
