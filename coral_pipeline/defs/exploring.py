@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.storage.tags import PARTITION_NAME_TAG, RETRY_NUMBER_TAG
 
 from coral_pipeline.defs.checks import refused_partitions
 from coral_pipeline.defs.folders import PER_ROOT
@@ -144,7 +144,7 @@ def nights_schedule(
 
 def end_nights(instance: dg.DagsterInstance, now: datetime.datetime) -> list[str]:
     """Stop the runs whose time is over; returns the keys of their roots."""
-    over = [run for run in unfinished_runs(instance) if _is_over(run, now)]
+    over = [run for run in unfinished_runs(instance) if _is_over(run, now, instance)]
     for run in over:
         try:
             instance.run_coordinator.cancel_run(run.run_id)
@@ -154,7 +154,23 @@ def end_nights(instance: dg.DagsterInstance, now: datetime.datetime) -> list[str
     return [run.tags[PARTITION_NAME_TAG] for run in over]
 
 
-def _is_over(run: dg.DagsterRun, now: datetime.datetime) -> bool:
-    until = run.tags.get(UNTIL)
-    being_stopped = run.status == dg.DagsterRunStatus.CANCELING
-    return until is not None and not being_stopped and datetime.datetime.fromisoformat(until) <= now
+def _is_over(run: dg.DagsterRun, now: datetime.datetime, instance: dg.DagsterInstance) -> bool:
+    if UNTIL not in run.tags or run.status == dg.DagsterRunStatus.CANCELING:
+        return False
+    until = datetime.datetime.fromisoformat(run.tags[UNTIL])
+    return until <= now and not _is_begun_by_hand(run, until, instance)
+
+
+def _is_begun_by_hand(run: dg.DagsterRun, since: datetime.datetime, instance: dg.DagsterInstance) -> bool:
+    """Whether someone re-executed a run of the night ``since`` then: it inherits the tags, and has time all the same.
+
+    Automatic retries belong to what they are retries of.
+    """
+    record = instance.get_run_record_by_id(run.run_id)
+    parent = record.dagster_run.parent_run_id if record else None
+    if record is None or parent is None:
+        return False
+    if RETRY_NUMBER_TAG in run.tags:
+        retried = instance.get_run_by_id(parent)
+        return retried is not None and _is_begun_by_hand(retried, since, instance)
+    return record.create_timestamp >= since

@@ -16,6 +16,7 @@ from coral_pipeline.defs.exploring import NIGHT, STUDENT_RUN, UNTIL, end_nights,
 from coral_pipeline.settings import AutomationSettings, StudentRunBudget
 
 TONIGHT = datetime.datetime(2026, 3, 1, 20, tzinfo=datetime.UTC)
+RETRY = "dagster/retry_number"
 VERSION, INPUTS = "dagster/data_version", "coral_pipeline/inputs"
 
 
@@ -172,3 +173,38 @@ def test_a_night_with_an_end_stops_what_it_began_and_nothing_else(
     assert end_nights(roots.instance, morning - datetime.timedelta(seconds=1)) == [] and not stopped
     end_nights(roots.instance, morning)
     assert sorted(stopped) == sorted([running.run_id, waiting.run_id])
+
+
+def test_a_run_of_a_night_that_is_over_can_be_executed_again_by_hand(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = roots.chosen("a", 1)
+    now = datetime.datetime.now(datetime.UTC)
+    over, tonight = now - datetime.timedelta(hours=9), now - datetime.timedelta(hours=7)
+    automation = AutomationSettings(hours_per_night=8)
+
+    def executed_again(run: dg.DagsterRun, **tags: str) -> dg.DagsterRun:
+        return roots.instance.create_run_for_job(
+            exploring,
+            status=dg.DagsterRunStatus.STARTED,
+            tags={**run.tags, **tags},
+            root_run_id=run.root_run_id or run.run_id,
+            parent_run_id=run.run_id,
+        )
+
+    (request,) = plan_night(over, roots.instance, automation)
+    first = roots.run(key, dg.DagsterRunStatus.FAILURE, **request.tags)
+    retry = executed_again(first, **{RETRY: "1"})
+    by_hand = executed_again(first)
+    executed_again(by_hand, **{RETRY: "1"})
+    stopped: list[str] = []
+    monkeypatch.setattr(type(roots.instance.run_coordinator), "cancel_run", lambda self, run_id: stopped.append(run_id))
+    end_nights(roots.instance, now)
+    assert stopped == [retry.run_id], "neither the one begun by hand nor its own retry"
+    in_time = executed_again(roots.run(key, dg.DagsterRunStatus.FAILURE, **{**request.tags, UNTIL: _end(tonight)}))
+    end_nights(roots.instance, tonight + datetime.timedelta(hours=8))
+    assert in_time.run_id in stopped, "that night was not over yet"
+
+
+def _end(night: datetime.datetime) -> str:
+    return (night + datetime.timedelta(hours=8)).isoformat()
