@@ -13,6 +13,7 @@ from coral_pipeline.content import root_version
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput
+from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.search.explore import WORK_FOLDER, TreeSummary, explore_root
 from coral_pipeline.search.explorer import Observer
 from coral_pipeline.search.journal import JOURNAL_FILE, OtherTree
@@ -25,7 +26,7 @@ from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
 
 TREES = "explored_trees"
 VERSIONS_FILE = "versions.json"
-"""Beside the journal: the ``Versions`` with which the tree was begun."""
+"""Beside the journal: the ``Versions`` with which the tree was begun, or its tables were written anew."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,9 @@ class Plot:
         """Grow the tree, or go on with it, to its end. ``versions``: what it is made from now.
 
         Where root or settings have changed since the tree was begun, what grew so far is moved aside and
-        ``notice`` is told. Raises as ``explore_root`` does: a tree that cannot go on for another reason, such
-        as another version of the Teacher's programs, is refused and stays.
+        ``notice`` is told; where only the code has, the tables are written anew from the journal. Raises as
+        ``explore_root`` does: a tree that cannot go on for another reason, such as another version of the
+        Teacher's programs, is refused and stays.
         """
         begun = self._begun_with()
         if not self.has_begun and self.storage.provenance(TREES, str(self.key)):
@@ -89,12 +91,17 @@ class Plot:
         if begun and begun.root != versions.root:
             self._make_room(notice, "the files of the root or of its task have changed")
         try:
-            return self._explore(versions, stop, observer)
+            summary = self._explore(versions, stop, observer)
         except OtherTree as other:
             if begun is None or begun == versions:
                 raise
             self._make_room(notice, other.problem)
             return self._explore(versions, stop, observer)
+        if summary.was_finished and begun != versions:  # by earlier code: its tables are not those of now
+            (self.out / TREE_FILE).unlink()
+            summary = self._explore(versions, stop, observer)
+            self._note(versions)
+        return summary
 
     @property
     def has_begun(self) -> bool:
@@ -107,15 +114,18 @@ class Plot:
         return Versions(**json.loads(file.read_text())) if file.exists() else None
 
     def _explore(self, versions: Versions, stop: threading.Event, observer: Observer) -> TreeSummary:
-        file = self.out / WORK_FOLDER / VERSIONS_FILE
         if not self.has_begun:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with text_file(file) as writing:
-                json.dump(asdict(versions), writing)
+            self._note(versions)
         root, settings = self.root, self.settings
         return explore_root(
             root.node, root.direction, self.teacher, self.out, settings.search, settings.retry, stop, observer
         )
+
+    def _note(self, versions: Versions) -> None:
+        file = self.out / WORK_FOLDER / VERSIONS_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with text_file(file) as writing:
+            json.dump(asdict(versions), writing)
 
     def _make_room(self, notice: Callable[[str], None], why: str) -> None:
         place = self.storage.supersede(TREES, str(self.key))

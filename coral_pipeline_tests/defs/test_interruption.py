@@ -6,12 +6,15 @@ import json
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from coral_pipeline import tables
+from coral_pipeline.defs import versions
 from coral_pipeline.defs.progress import SearchControl
+from coral_pipeline.search.output import write_tree
 from coral_pipeline.search.progress import Progress
 from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure, settings
 from coral_pipeline_tests.search.growing import AnswerTeacher
@@ -94,6 +97,32 @@ def test_a_tree_begun_with_other_settings_is_moved_aside_and_told(world: World) 
     assert any("settings.max_depth was 2, now 1" in line and str(aside) in line for line in logged)
     assert set(journal(world)) & set(begun), "it began anew, from the first edge"
     assert max(row["depth"] for row in tables.NODES.rows(world.folders.of_root(world.keys[0]).tree)) == 1
+
+
+def test_tables_of_earlier_code_are_written_anew_from_the_journal_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.materialize(TO_ROOTS, RUN)
+    key = str(world.keys[0])
+    world.materialize(["explored_trees"], key)
+    begun = journal(world)
+
+    def write_otherwise(*arguments: Any) -> None:
+        written.append(key)
+        write_tree(*arguments)
+        file = world.folders.asset("explored_trees", key) / "tree.json"
+        file.write_text("\n" + file.read_text())
+
+    written: list[str] = []
+    monkeypatch.setattr("coral_pipeline.search.explore.write_tree", write_otherwise)
+    monkeypatch.setitem(versions.CODE, "explored_trees", versions.CODE["explored_trees"] + 1)
+    for _ in range(2):
+        world.materialize(["explored_trees"], key)
+        made = world.folders.storage.provenance("explored_trees", key)
+        assert made is not None and made.code == versions.CODE["explored_trees"]
+        assert written == [key]
+    assert (world.folders.asset("explored_trees", key) / "tree.json").read_text().startswith("\n")
+    assert journal(world) == begun, "nothing was run again"
 
 
 def test_a_second_run_of_the_same_tree_is_refused_while_one_is_at_it(world: World) -> None:
