@@ -45,6 +45,12 @@ def mark_run(context: AnyContext, error: BaseException) -> None:
     context.instance.add_run_tags(context.run.run_id, {FAULT: kind, RETRY_ON_ASSET_OR_OP_FAILURE_TAG: retried})
 
 
+def forget_earlier_mark(context: AnyContext) -> None:
+    """A retry inherits the mark of the run before: whether it is tried again is for its own failure to say."""
+    if context.run.tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "true":
+        context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+
+
 def pause_before_retry(
     context: dg.AssetExecutionContext, automation: AutomationSettings, stop: threading.Event
 ) -> None:

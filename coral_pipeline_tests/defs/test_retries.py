@@ -1,15 +1,17 @@
-"""Which failures are the machinery's."""
-
-from __future__ import annotations
+"""Which failures are the machinery's, and which runs are tried again."""
 
 import errno
 
+import dagster as dg
 import pytest
 
-from coral_pipeline.defs.retries import is_infrastructure
+from coral_pipeline.defs.failures import failing_plainly, plainly
+from coral_pipeline.defs.retries import FAULT, INFRASTRUCTURE, is_infrastructure
 from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.search.explorer import SearchHalted
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
+
+RETRIED = "dagster/retry_on_asset_or_op_failure"
 
 
 def because(error: Exception, *causes: Exception) -> Exception:
@@ -37,3 +39,52 @@ def because(error: Exception, *causes: Exception) -> Exception:
 )
 def test_the_machinery_s_failures_are_told_from_those_that_would_be_repeated(error: Exception, expected: bool) -> None:
     assert is_infrastructure(error) is expected
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+FAILURES: dict[str, tuple[Exception | None, bool, str]] = {
+    "the machinery fails again": (FULL, True, "true"),
+    "a bug": (KeyError("a bug of ours"), True, "false"),
+    "bad input": (BadInput("root", "has no score", "give one"), True, "false"),
+    "a check is red": (None, False, "false"),
+    "all is well": (None, True, "false"),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_whether_a_retry_is_tried_again_is_for_its_own_failure_to_say(what: str) -> None:
+    error, passed, expected = FAILURES[what]
+
+    @plainly
+    def make(context: dg.AssetExecutionContext) -> None:
+        if error is not None:
+            raise error
+
+    @dg.asset_check(asset="made", blocking=True)
+    def verify(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with failing_plainly(context):
+            return dg.AssetCheckResult(passed=passed)
+
+    job = dg.Definitions([dg.asset(name="made")(make)], asset_checks=[verify]).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        inherited = {RETRIED: "true", FAULT: INFRASTRUCTURE}
+        result = job.execute_in_process(instance=instance, tags=inherited, raise_on_error=False)
+        run = instance.get_run_by_id(result.run_id)
+    assert run is not None and result.success is (what == "all is well")
+    assert run.tags[RETRIED] == expected
+
+
+def test_a_check_that_alone_is_tried_again_forgets_the_mark_too() -> None:
+    @dg.asset
+    def made() -> None: ...
+
+    @dg.asset_check(asset="made", blocking=True)
+    def verify(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with failing_plainly(context):
+            return dg.AssetCheckResult(passed=False)
+
+    job = dg.Definitions([made], asset_checks=[verify]).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = job.execute_in_process(instance=instance, tags={RETRIED: "true"}, raise_on_error=False)
+        run = instance.get_run_by_id(result.run_id)
+    assert run is not None and not result.success and run.tags[RETRIED] == "false"
