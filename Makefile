@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-JOBS ?= 3
+JOBS ?= 2
 
 .PHONY: run ui test test-fast lint benchmarks system-packages clean
 
