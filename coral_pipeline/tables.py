@@ -171,6 +171,12 @@ def replaced_when_done(target: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def remove_partial(folder: Path) -> None:
+    """Remove what killed processes left half-written in ``folder``, where nobody may be writing now."""
+    for partial in folder.glob(".*.partial"):
+        partial.unlink()
+
+
 @contextlib.contextmanager
 def text_file(target: Path) -> Iterator[TextIO]:
     """A UTF-8 text file to write; it appears only when the block ends well."""

@@ -40,6 +40,7 @@ def write_tree(tree: Tree, journal: Journal, header: Header, folder: Path) -> No
     interrupted.
     """
     (folder / TREE_FILE).unlink(missing_ok=True)
+    tables.remove_partial(folder)
     tables.NODES.write(node_rows(tree), folder)
     tables.EDGES.write(edge_rows(tree), folder)
     tables.TURNS.write(turn_rows(tree), folder)

@@ -88,18 +88,24 @@ class LocalStorage:
     def note(self, asset: str, partition: str, name: str, text: str | None) -> None:
         """As in ``Storage``."""
         folder = self.place(asset, partition)
+        if not folder.is_dir():
+            return
         if text is None:
             (folder / name).unlink(missing_ok=True)
-        elif folder.is_dir():
+        else:
             with text_file(folder / name) as file:
                 file.write(text)
 
 
 def _replace(folder: Path, made: Provenance, aside: Path) -> None:
-    """Put what lies in ``aside`` in place of what lies in ``folder``; the earlier folders are left in ``aside``."""
+    """Put what lies in ``aside`` in place of what lies in ``folder``; the earlier folders are left in ``aside``.
+
+    All is written in ``aside`` and only moved from there, so a killed process leaves nothing half-written in ``folder``.
+    """
     names = _names_before(folder, made) | made.files.keys()
-    with text_file(folder / _REPLACING) as file:
+    with text_file(aside / _REPLACING) as file:
         json.dump(sorted(names), file)
+    (aside / _REPLACING).replace(folder / _REPLACING)
     (folder / PROVENANCE_FILE).unlink(missing_ok=True)
     for name in made.folders:
         target = folder / name
@@ -114,7 +120,7 @@ def _replace(folder: Path, made: Provenance, aside: Path) -> None:
     for name in names - made.files.keys():
         (folder / name).unlink(missing_ok=True)
         _remove_if_empty(folder, (folder / name).parent)
-    provenance.write(made, folder)
+    provenance.write(made, aside).replace(folder / PROVENANCE_FILE)
     (folder / _REPLACING).unlink()
 
 

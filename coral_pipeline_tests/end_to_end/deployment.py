@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -140,15 +139,6 @@ class Deployment:
         )
         made = self.dagster.ask(query, a={"path": [asset]}, p=[partition])["assetNodeOrError"]["assetMaterializations"]
         return [tag["value"] for one in made for tag in one["tags"] if tag["key"] == "dagster/data_version"]
-
-    def worker(self, run: str) -> int | None:
-        """Process id of the run's worker, once it executes steps."""
-        query = (
-            "query($r: ID!) {logsForRun(runId: $r) {... on EventConnection {events {... on MessageEvent {message}}}}}"
-        )
-        events = self.dagster.ask(query, r=run)["logsForRun"]["events"]
-        found = re.search(r"Executing steps in process \(pid: (\d+)\)", "\n".join(e.get("message", "") for e in events))
-        return int(found[1]) if found else None
 
     def ticks(self, sensor: str) -> int:
         """How often the sensor has looked, as far as its history tells."""

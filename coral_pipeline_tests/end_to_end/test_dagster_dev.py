@@ -144,14 +144,15 @@ def test_a_tree_is_seen_while_it_grows_and_the_run_at_a_glance(dagster: Dagster,
         assert dagster.status(run) not in ("FAILURE", "CANCELED", "SUCCESS")
         time.sleep(0.2)
 
-    open_partition(page, dagster, "explored_trees", key)
-    assert "growing" in row(page, "state").inner_text()
-    assert "of at most 39 edges" in row(page, "result").inner_text()
-    assert_painted(row(page, GLANCE).get_by_role("img"))
-    page.screenshot(path=SCREENSHOTS / "explored_trees growing.png")
-    assert_picture_opens(page, "tree so far", SCREENSHOTS / "explored_trees tree so far.png")
+    with dagster.held(run):
+        open_partition(page, dagster, "explored_trees", key)
+        assert "growing" in row(page, "state").inner_text()
+        assert "of at most 39 edges" in row(page, "result").inner_text()
+        assert_painted(row(page, GLANCE).get_by_role("img"))
+        page.screenshot(path=SCREENSHOTS / "explored_trees growing.png")
+        assert_picture_opens(page, "tree so far", SCREENSHOTS / "explored_trees tree so far.png")
 
-    dagster.ask("mutation($r: String!) {terminateRun(runId: $r) {__typename}}", r=run)
+        dagster.terminate(run)
     assert dagster.wait_until_ended(run) == "CANCELED"
     open_partition(page, dagster, "selected_roots", key.partition("|")[0])
     assert "1 of 2 trees done, 1 stopped" in row(page, "trees so far").inner_text()
@@ -195,7 +196,8 @@ def test_a_tree_that_is_terminated_in_the_ui_goes_on_when_it_is_launched_again(d
     while turns() < 3:
         assert dagster.status(run) not in ("FAILURE", "CANCELED")
         time.sleep(0.1)
-    dagster.ask("mutation($r: String!) {terminateRun(runId: $r) {__typename}}", r=run)
+    with dagster.held(run):
+        dagster.terminate(run)
     assert dagster.wait_until_ended(run) == "CANCELED"
     assert not (folder / "tree.json").exists()
     before = journal.read_text()

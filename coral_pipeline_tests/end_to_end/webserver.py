@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -63,10 +64,34 @@ class Dagster:
             self.ask("query($r: ID!) {runOrError(runId: $r) {... on Run {status}}}", r=run)["runOrError"]["status"]
         )
 
+    def terminate(self, run: str) -> None:
+        """Ask for the run's end as the UI does."""
+        self.ask("mutation($r: String!) {terminateRun(runId: $r) {__typename}}", r=run)
+
     def wait_until_ended(self, run: str) -> str:
         while (status := self.status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
             time.sleep(0.5)
         return status
+
+    def worker(self, run: str) -> int | None:
+        """Process id of the run's worker, once it executes steps."""
+        query = (
+            "query($r: ID!) {logsForRun(runId: $r) {... on EventConnection {events {... on MessageEvent {message}}}}}"
+        )
+        events = self.ask(query, r=run)["logsForRun"]["events"]
+        found = re.search(r"Executing steps in process \(pid: (\d+)\)", "\n".join(e.get("message", "") for e in events))
+        return int(found[1]) if found else None
+
+    @contextmanager
+    def held(self, run: str) -> Iterator[None]:
+        """The run's worker stands still for the length of the block, so that what is looked at is not over meanwhile."""
+        worker = self.worker(run)
+        assert worker, "executes no steps yet"
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(worker, signal.SIGCONT)
 
 
 @contextmanager

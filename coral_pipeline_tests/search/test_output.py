@@ -34,6 +34,12 @@ def test_every_table_has_the_declared_columns_with_their_descriptions(finished: 
             assert field.metadata[b"description"]
 
 
+def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
+    (tmp_path / ".messages.parquet.1234.partial").write_text("half")
+    explore(tmp_path)
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_each_message_is_there_once_and_a_session_goes_on_from_its_parents_last_message(finished: Path) -> None:
     messages = {m["message_id"]: m for m in tables.MESSAGES.rows(finished)}
     edges = tables.EDGES.rows(finished)

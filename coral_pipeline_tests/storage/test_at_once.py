@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -62,6 +63,19 @@ def test_a_killed_writer_leaves_what_the_next_one_can_replace(output: str) -> No
         require_whole(storage)
     left = [path for top in _tops(output) for path in top.rglob(".writing-*")]
     assert not left, "workshops of processes that were killed"
+
+
+def test_a_writer_killed_at_any_flush_leaves_nothing_half_written(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path)
+    for flush in itertools.count(1):
+        writer = start(str(tmp_path), "killed", str(flush))
+        writer.communicate()
+        write(storage, dict.fromkeys(FILES, "mine"))
+        assert read(storage) == dict.fromkeys(FILES, "mine")
+        if writer.returncode == 0:
+            assert flush > 2, "none was killed"
+            return
+        assert writer.returncode == -signal.SIGKILL
 
 
 def _tops(output: str) -> list[Path]:

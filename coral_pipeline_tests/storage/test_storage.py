@@ -134,7 +134,8 @@ def test_partitions_that_were_made_are_known(storage: Storage) -> None:
 
 
 def test_notes_lie_beside_what_is_there_and_nowhere_else(storage: Storage) -> None:
-    storage.note(ASSET, PARTITION, "note.json", "{}")
+    for text in ("{}", None):
+        storage.note(ASSET, PARTITION, "note.json", text)
     assert storage.partitions(ASSET) == []
     write(storage, {"a": "1"})
     storage.note(ASSET, PARTITION, "note.json", "{}")
@@ -142,6 +143,15 @@ def test_notes_lie_beside_what_is_there_and_nowhere_else(storage: Storage) -> No
     storage.note(ASSET, PARTITION, "note.json", None)
     storage.note(ASSET, PARTITION, "note.json", None)
     assert read(storage) == {"a": "2"}
+
+
+def test_a_file_where_a_partition_belongs_has_no_notes(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "output")
+    storage.place(ASSET, PARTITION).parent.mkdir(parents=True)
+    storage.place(ASSET, PARTITION).write_text("in the way")
+    for text in ("{}", None):
+        storage.note(ASSET, PARTITION, "note.json", text)
+    assert storage.place(ASSET, PARTITION).read_text() == "in the way"
 
 
 def test_a_url_that_nothing_here_knows_is_refused_with_what_to_install_or_write() -> None:

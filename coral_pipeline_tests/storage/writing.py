@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -85,9 +88,23 @@ def read_again_and_again(storage: Storage, seconds: float) -> int:
     return whole
 
 
+def killed_at_flush(number: int) -> None:
+    """From now on this process is killed when it has a file flushed to disk for the ``number``th time."""
+    flushes = itertools.count(1)
+
+    def flush(descriptor: int) -> None:
+        if next(flushes) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.fsync = flush
+
+
 if __name__ == "__main__":
     output, what, argument = sys.argv[1:]
-    if what == "read":
+    if what == "killed":
+        killed_at_flush(int(argument))
+        write(open_storage(output), dict.fromkeys(FILES, "killed"))
+    elif what == "read":
         print(read_again_and_again(open_storage(output), float(argument)))
     else:
         write_again_and_again(open_storage(output), what, int(argument))
