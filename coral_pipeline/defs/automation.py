@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from coral_pipeline.defs.checks import refused_partitions
 from coral_pipeline.defs.dataset import DATASET
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.partitions import SEPARATOR
@@ -74,6 +75,43 @@ class FinishedRootsChanged(_Condition):
         return _where(context, has_changed)
 
 
+class InputRefused(_Condition):
+    """Partitions that are made from what a blocking check refused.
+
+    Dagster's own `check_failed` forgets a refusal as soon as the check waits to be evaluated again, and
+    `all_deps_blocking_checks_passed` wants inputs made in the same run to have passed already.
+    """
+
+    @property
+    def name(self) -> str:
+        """As the UI shows it."""
+        return "input_refused"
+
+    def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:
+        """The partitions of ``context``, roots or Student runs, for which it holds."""
+        view = context.asset_graph_view
+        inputs = {key.to_user_string() for key in view.asset_graph.get(context.key).parent_keys}
+        refused = refused_partitions(view.instance, inputs)
+        return _where(context, lambda key: not refused.isdisjoint((key, key.partition(SEPARATOR)[0])))
+
+
+class MadeMeanwhile(_Condition):
+    """Partitions made since this look began: by a run that may be seen to have ended, but not yet to have made them."""
+
+    @property
+    def name(self) -> str:
+        """As the UI shows it."""
+        return "made_meanwhile"
+
+    def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:
+        """The partitions of ``context`` for which it holds."""
+        view = context.asset_graph_view
+        made = view.instance.event_log_storage.get_latest_storage_id_by_partition(
+            context.key, dg.DagsterEventType.ASSET_MATERIALIZATION, after_cursor=view.last_event_id
+        )
+        return _where(context, made.__contains__)
+
+
 def _where(context: dg.AutomationContext[Any], holds: Callable[[str], bool]) -> dg.AutomationResult[Any]:
     """Those of the candidates of ``context`` for which it holds."""
     candidates = context.candidate_subset
@@ -91,14 +129,8 @@ def conditions(automation: AutomationSettings) -> dict[str, _Condition]:
     changed = condition.any_deps_match(condition.data_version_changed()).with_label("an input has changed")
     lacking = condition.missing() & ~condition.execution_failed()
     missing = condition.any_deps_missing().ignore(dg.AssetSelection.assets(FINISHED))
-    # Not `all_deps_blocking_checks_passed`: of inputs made in the same run no check has passed yet.
-    refused = condition.any_deps_match(condition.any_checks_match(condition.check_failed(), blocking_only=True))
-    possible = (
-        ~missing
-        & ~condition.any_deps_in_progress()
-        & ~condition.in_progress()
-        & ~refused.with_label("a blocking check of an input failed")
-    )
+    under_way = condition.any_deps_in_progress() | condition.in_progress()
+    possible = ~missing & ~under_way & ~InputRefused() & ~MadeMeanwhile()  # the last after what is under way
     carried_on = (changed.since_last_handled() | lacking) & possible
     in_time = RootsAtRest() | condition.cron_tick_passed(automation.dataset_cron, automation.timezone)
     outdated = FinishedRootsChanged() | (changed.since_last_handled() & ~condition.missing())

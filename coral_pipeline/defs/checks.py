@@ -1,7 +1,8 @@
 """The checks of ``coral_pipeline.audit`` as Dagster asset checks: a step per asset, each check selectable by itself."""
 
+import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -15,6 +16,7 @@ from coral_pipeline.defs.failures import failing_plainly
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.metadata import table_of
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
+from coral_pipeline.defs.versions import DATA_VERSION_TAG
 
 OF_ROOTS = ("root_folders", *PER_ROOT)
 """Assets whose partitions are roots."""
@@ -87,32 +89,45 @@ def _summary(review: Review) -> str | None:
 
 
 def refused_partitions(instance: dg.DagsterInstance, assets: Collection[str]) -> set[str]:
-    """Partitions of these assets of which a blocking check failed when it was last evaluated."""
-    keys = [
-        dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
-        for check in CHECKS
-        if check.blocking and not check.audit_only and check.asset in assets
-    ]
-    failed, refused = AssetCheckExecutionRecordStatus.FAILED, set[str]()
-    for state in instance.event_log_storage.get_asset_check_partition_info(keys):
-        partition, latest = state.partition_key, state.latest_execution_status
-        waits = latest == AssetCheckExecutionRecordStatus.PLANNED
-        if partition and (_last_outcome(instance, state.check_key, partition) if waits else latest) == failed:
-            refused.add(partition)
+    """Partitions of these assets whose contents, as they are now, a blocking check refused when it last looked.
+
+    A run that waits, or that ended before its check, does not lift a refusal; contents of another version do.
+    """
+    refused = set[str]()
+    for check in CHECKS:
+        if check.blocking and not check.audit_only and check.asset in assets:
+            key = dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
+            for partition in _ever_failed(instance, key) - refused:
+                if _is_refused(instance, key, partition):
+                    refused.add(partition)
     return refused
 
 
-def _last_outcome(
-    instance: dg.DagsterInstance, check: dg.AssetCheckKey, partition: str
-) -> AssetCheckExecutionRecordStatus | None:
-    """How the check came out when it last did: runs that wait, or ended before their check, say nothing of it."""
+def _ever_failed(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:
     records = instance.event_log_storage.get_asset_check_execution_history(
-        check,
-        limit=1,
-        status={AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED},
-        partition_filter=PartitionKeyFilter(key=partition),
+        check, limit=sys.maxsize, status={AssetCheckExecutionRecordStatus.FAILED}
     )
-    return records[0].status if records else None
+    return {record.partition for record in records if record.partition}
+
+
+def _is_refused(instance: dg.DagsterInstance, check: dg.AssetCheckKey, partition: str) -> bool:
+    outcomes = {AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED}
+    (last,) = instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=1, status=outcomes, partition_filter=PartitionKeyFilter(key=partition)
+    )
+    if last.status != AssetCheckExecutionRecordStatus.FAILED:
+        return False
+    target = last.evaluation and last.evaluation.target_materialization_data
+    if not target:  # an asset that is only observed
+        return True
+
+    def version(**bounds: Any) -> Mapping[str, Mapping[str, str]]:
+        made = dg.DagsterEventType.ASSET_MATERIALIZATION
+        return instance.event_log_storage.get_latest_tags_by_partition(
+            check.asset_key, made, [DATA_VERSION_TAG], asset_partitions=[partition], **bounds
+        )
+
+    return version() == version(before_cursor=target.storage_id + 1)
 
 
 def failed_checks(result: dg.ExecuteInProcessResult, blocking: bool) -> list[str]:

@@ -100,7 +100,7 @@ class LocalStorage:
 def _replace(folder: Path, made: Provenance, aside: Path) -> None:
     """Put what lies in ``aside`` in place of what lies in ``folder``; the earlier folders are left in ``aside``.
 
-    All is written in ``aside`` and only moved from there, so a killed process leaves nothing half-written in ``folder``.
+    All is written in ``aside`` and only moved from there: a killed process leaves nothing half-written in ``folder``.
     """
     names = _names_before(folder, made) | made.files.keys()
     with text_file(aside / _REPLACING) as file:

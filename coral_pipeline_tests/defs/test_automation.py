@@ -8,7 +8,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationPlanned,
+    AssetCheckEvaluationTargetMaterializationData,
+)
+from dagster._core.definitions.partitions.subset import DefaultPartitionsSubset
 from dagster._core.events import AssetMaterializationPlannedData
 
 from coral_pipeline.defs.build import build_definitions
@@ -80,6 +84,19 @@ class Automation:
         yield
         self.made(asset, partition)
 
+    def check_planned(self, asset: str, check: str, partition: str) -> None:
+        """A run that is to check the partition waits."""
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        run = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.NOT_STARTED)
+        planned = dg.DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value,
+            job_name=run.job_name,
+            event_specific_data=AssetCheckEvaluationPlanned(
+                asset_key=dg.AssetKey(asset), check_name=check, partitions_subset=DefaultPartitionsSubset({partition})
+            ),
+        )
+        self.instance.report_dagster_event(planned, run.run_id)
+
     def tick(self) -> set[str]:
         """What is asked for, as ``<asset> <partition>``."""
         result = dg.evaluate_automation_conditions(
@@ -140,8 +157,26 @@ def test_a_tree_that_a_blocking_check_refused_is_not_carried_on_and_stops_no_oth
         automation.made(TREES, root)
         automation.checked(TREES, "decisions_replayed", root, passed)
     assert automation.tick() == {f"{PATHS} a|2", f"{ADVANTAGES} a|2"}
+    automation.check_planned(TREES, "decisions_replayed", "a|1")
+    assert f"{PATHS} a|1" not in automation.tick(), "a check that waits does not lift a refusal"
+    automation.made(TREES, "a|1")
+    assert f"{PATHS} a|1" not in automation.tick(), "the same tree"
     automation.made(TREES, "a|1", version="2")
     assert automation.tick() >= {f"{PATHS} a|1", f"{ADVANTAGES} a|1"}, "another tree"
+
+
+def test_what_is_made_during_a_look_is_not_asked_for(automation: Automation, monkeypatch: pytest.MonkeyPatch) -> None:
+    automation.tick()
+    automation.made(TREES, "a|1")
+
+    def refuse_nothing(*_: object) -> set[str]:
+        automation.made(PATHS, "a|1")
+        return set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("coral_pipeline.defs.automation.refused_partitions", refuse_nothing)
+        assert automation.tick() == set()
+    assert automation.tick() == {f"{ADVANTAGES} a|1"}
 
 
 def test_no_tree_is_ever_asked_for(automation: Automation) -> None:

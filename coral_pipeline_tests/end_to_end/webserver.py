@@ -84,7 +84,7 @@ class Dagster:
 
     @contextmanager
     def held(self, run: str) -> Iterator[None]:
-        """The run's worker stands still for the length of the block, so that what is looked at is not over meanwhile."""
+        """The run's worker stands still for the length of the block: what is looked at is not over meanwhile."""
         worker = self.worker(run)
         assert worker, "executes no steps yet"
         os.kill(worker, signal.SIGSTOP)
