@@ -34,14 +34,16 @@ SETTINGS: dict[str, Any] = {
         "seconds_before_retry": [0.5],
     },
 }
-PAUSED = ("arriving", "backfilled", "killed", "cancelled", "nightly", "asked")
+COPIED = ("backfilled", "killed", "cancelled", "nightly")
+"""Student runs that lie in a deployment from the start."""
+PAUSED = ("arriving", *COPIED)
 """Student runs of which the schedule, which ticks every minute, begins nothing unless a test says so."""
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
     """Look again and again; pytest's own limit ends what never comes."""
     while not condition():
-        time.sleep(0.2)
+        time.sleep(0.5)
 
 
 def copied(name: str, student_runs: Path, snapshots: int = 12) -> Path:
@@ -81,9 +83,8 @@ class Deployment:
         """Whether the root's tree, paths and advantages are made, and the run that made them has ended."""
         return all(self.versions(asset, key) for asset in PER_ROOT) and not self.unfinished(key)
 
-    def arrive(self, name: str) -> list[str]:
-        """Copy a Student run into the deployment; its roots, the oldest first, once the sensor has seen to them."""
-        copied(name, self.student_runs)
+    def chosen(self, name: str) -> list[str]:
+        """The roots of a Student run, the oldest first, once the sensor has seen to them."""
         wait_until(lambda: len(self.roots(name)) == SETTINGS["selection"]["num_roots"] and not self.unfinished(name))
         return self.roots(name)
 
@@ -185,6 +186,8 @@ def deployed(folder: Path) -> Iterator[Deployment]:
     """A deployment in ``folder`` whose `dagster dev` runs for the length of the block."""
     for name in ("student_runs", "output", "home"):
         (folder / name).mkdir()
+    for name in COPIED:
+        copied(name, folder / "student_runs")
     configuration = files("coral_pipeline.defs").joinpath("dagster.yaml").read_text()
     (folder / "home" / "dagster.yaml").write_text(configuration)
     automation = SETTINGS["automation"] | {"student_runs": paused(PAUSED)}
