@@ -13,6 +13,7 @@ import pyarrow as pa
 from coral_pipeline import tables
 from coral_pipeline.explored import OPEN_LEAF, ExploredTree
 from coral_pipeline.ranks import PercentileRank
+from coral_pipeline.scores import mean
 from coral_pipeline.settings import PathSettings, orient
 
 
@@ -82,9 +83,9 @@ def _ranked_rows(tree: ExploredTree, candidates: list[_Path], settings: PathSett
     rows = [
         _row(path)
         | {
-            "avg_cleanliness": _mean(path.cleanliness),
-            "avg_knowledge": _mean(path.knowledge),
-            "avg_score": _mean(path.scores),
+            "avg_cleanliness": mean(path.cleanliness),
+            "avg_knowledge": mean(path.knowledge),
+            "avg_score": mean(path.scores),
             "max_score": max(path.scores, key=oriented),
         }
         for path in candidates
@@ -121,7 +122,3 @@ def _row(path: _Path) -> dict[str, Any]:
         "excluded_reason": path.excluded_reason,
         "selected": False,
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from coral_pipeline.scores import mean
 from coral_pipeline.search.explorer import Explorer
 from coral_pipeline.search.rules import good_leaves
 from coral_pipeline.search.tree import Edge, FailureReason, RootNode, StopReason, Tree
@@ -159,23 +160,19 @@ class Forecast:
 
 def summarise(width: int, costs: Sequence[TreeCost]) -> Forecast:
     """Means over trees (one or more) grown at this width."""
-
-    def mean(values: Iterable[float]) -> float:
-        return math.fsum(values) / len(costs)
-
     return Forecast(
         width=width,
-        valid_edges=mean(cost.valid_edges for cost in costs),
-        failed_edges=mean(cost.failed_edges for cost in costs),
-        improved_edges=mean(cost.improved_edges for cost in costs),
-        depth=mean(cost.depth for cost in costs),
-        good_leaves=mean(cost.good_leaves for cost in costs),
+        valid_edges=mean([cost.valid_edges for cost in costs]),
+        failed_edges=mean([cost.failed_edges for cost in costs]),
+        improved_edges=mean([cost.improved_edges for cost in costs]),
+        depth=mean([cost.depth for cost in costs]),
+        good_leaves=mean([cost.good_leaves for cost in costs]),
         stop_reasons=Counter(cost.stop_reason for cost in costs),
-        added_tokens=mean(cost.added_tokens for cost in costs),
-        sampled_tokens=mean(cost.sampled_tokens for cost in costs),
-        read_tokens=mean(cost.read_tokens for cost in costs),
-        busy_seconds=mean(cost.busy_seconds for cost in costs),
-        wall_seconds=mean(cost.wall_seconds for cost in costs),
+        added_tokens=mean([cost.added_tokens for cost in costs]),
+        sampled_tokens=mean([cost.sampled_tokens for cost in costs]),
+        read_tokens=mean([cost.read_tokens for cost in costs]),
+        busy_seconds=mean([cost.busy_seconds for cost in costs]),
+        wall_seconds=mean([cost.wall_seconds for cost in costs]),
     )
 
 

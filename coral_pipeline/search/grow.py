@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
+from coral_pipeline.scores import mean
 from coral_pipeline.search.rules import failure_reason, kept_if_failed
 from coral_pipeline.search.select import dispatch, rank_candidates
 from coral_pipeline.search.soft import edge_figures, soft_parts
@@ -122,4 +122,4 @@ def _child(tree: Tree, job: Job, edge: Edge, child_id: int) -> Node:
 def _process(tree: Tree, parent: Node, edge: Edge) -> float:
     """Mean soft score over the path that ``edge`` makes one longer (T10)."""
     softs = [each.soft.soft for each in (edge, *tree.path_edges(parent)) if each.soft is not None]
-    return math.fsum(softs) / len(softs)
+    return mean(softs)

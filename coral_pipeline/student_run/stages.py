@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
+from coral_pipeline.scores import mean
 from coral_pipeline.settings import Direction, SelectionSettings, Stage, orient
 
 
@@ -98,11 +99,3 @@ def stages_by_position(snapshots: int, settings: SelectionSettings) -> list[Stag
 def count_of_share(fraction: float, snapshots: int) -> int:
     """``fraction`` of the snapshots, rounded up; exact for the decimal it is written as (0.07 of 100 is 7, not 8)."""
     return math.ceil(Fraction(str(fraction)) * snapshots)
-
-
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean, its sum rounded once."""
-    try:
-        return math.fsum(values) / len(values)
-    except OverflowError:  # the sum is beyond the largest float, the mean is not
-        return float(sum(map(Fraction, values)) / len(values))

@@ -77,6 +77,11 @@ def test_minimising_ranks_low_scores_high_and_reports_them_raw() -> None:
     assert rows[4]["avg_score_rank"] == 2.5 / 3
 
 
+def test_penalties_as_large_as_floats_go_are_ranked() -> None:
+    rows = ranked([N(score=0.0), N(0, -1.7e308), N(0, 1.0), N(1, -1.7e308)])
+    assert [(row["leaf_id"], row["avg_score"]) for row in rows] == [(2, 1.0), (3, -1.7e308)]
+
+
 def test_a_lone_candidate_ranks_in_the_middle_of_itself() -> None:
     (row,) = ranked([N(score=0.0), N(0, 5.0)])
     assert (row["max_score_rank"], row["avg_score_rank"], row["rank"], row["selected"]) == (0.5, 0.5, 1, True)
