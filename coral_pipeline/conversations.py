@@ -6,7 +6,6 @@ edges added, one after another. Directions taken from the root each begin a sess
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, TREE_FILE, ExploredTree
+from coral_pipeline.explored import REMAKE, ExploredTree, read_tree_info
 from coral_pipeline.message_links import Row, chains, message_rows
 
 
@@ -56,8 +55,7 @@ class Conversations:
         edge_paths, searched = _edge_paths(folder, tree)
         rows = message_rows(folder)
         of_edge = chains(folder, rows, edge_paths)
-        info = json.loads((folder / TREE_FILE).read_bytes())
-        return Conversations(folder, info, rows, of_edge, edge_paths, searched, tree)
+        return Conversations(folder, read_tree_info(folder), rows, of_edge, edge_paths, searched, tree)
 
     @property
     def root(self) -> str:
@@ -67,13 +65,12 @@ class Conversations:
     @property
     def student_run(self) -> str:
         """Folder name of the Student run; empty where ``tree.json`` does not say."""
-        return str(self.info.get("student_run") or "")
+        return self.info.get("student_run") or ""
 
     @property
     def tools(self) -> list[Any] | None:
         """Tool definitions the Teacher was given, where ``tree.json`` recorded them."""
-        tools = self.info.get("tools")
-        return tools if isinstance(tools, list) and tools else None
+        return self.info.get("tools") or None
 
     def path(self, edge_ids: Iterable[int]) -> list[int]:
         """Positions of the messages along a path, given its edges from the root down.

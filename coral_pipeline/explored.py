@@ -6,12 +6,11 @@ Failed edges made no node and are left out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,18 +19,18 @@ from numpy.typing import NDArray
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction
+from coral_pipeline.tree_file import REMAKE as REMAKE
+from coral_pipeline.tree_file import TREE_FILE as TREE_FILE
+from coral_pipeline.tree_file import read_tree_info as read_tree_info
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-TREE_FILE = "tree.json"
 GOOD_LEAVES = ("token_limit", "depth_limit", "exhausted")
 """Leaf kinds of paths that ended normally (method T14)."""
 OPEN_LEAF = "open"
 """Leaf kind of a node that was still a candidate when the search stopped (method T14)."""
-
-REMAKE = "explore the root again, or point at the folder explore wrote"
 
 
 @dataclass(frozen=True)
@@ -70,17 +69,7 @@ class ExploredTree:
         Raises ``BadInput`` where ``tree.json`` is missing (the search has not finished) or the tables do not
         describe one tree.
         """
-        path = folder / TREE_FILE
-        if not path.is_file():
-            raise BadInput(path, "no such file, so this is not a finished tree", REMAKE)
-        try:
-            info = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise BadInput(path, f"is not JSON ({error})", REMAKE) from error
-        if not isinstance(info, dict) or not isinstance(info.get("root"), str):
-            raise BadInput(path, "does not name its root", REMAKE)
-        if info.get("direction") not in get_args(Direction):
-            raise BadInput(path, f"direction is {info.get('direction')!r}, expected maximize or minimize", REMAKE)
+        info = read_tree_info(folder)
         return ExploredTree.of_tables(folder, info, tables.NODES.read(folder), tables.EDGES.read(folder))
 
     @staticmethod

@@ -124,11 +124,18 @@ def test_no_nodes_at_all(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (None, "no such file, so this is not a finished tree"),
-        ("{", "is not JSON"),
-        ("[]", "does not name its root"),
-        (json.dumps({"root": 3, "direction": "maximize"}), "does not name its root"),
-        (json.dumps({"root": "r", "direction": "up"}), "direction is 'up', expected maximize or minimize"),
-        (json.dumps({"root": "r"}), "direction is None"),
+        ("{", "Invalid JSON: EOF"),
+        ("[" * 5000, "Invalid JSON: recursion limit"),
+        ("[]", "Input should be an object"),
+        (json.dumps({"root": 3, "direction": "maximize"}), "root: Input should be a valid string"),
+        (json.dumps({"root": "r", "direction": "up"}), "direction: Input should be 'maximize' or 'minimize'"),
+        (json.dumps({"root": "r"}), "direction: Field required"),
+        (json.dumps({"root": "r", "direction": "maximize", "counts": []}), "counts: Input should be an object"),
+        (json.dumps({"root": "r", "direction": "maximize", "tools": ["x"]}), "tools.0: Input should be an object"),
+        (
+            json.dumps({"root": "r", "direction": "maximize", "tools": [{"name": "x", "function": 3}]}),
+            "tools.0: Input should be an object",
+        ),
     ],
 )
 def test_a_tree_that_is_not_finished_or_not_described(tmp_path: Path, text: str | None, message: str) -> None:

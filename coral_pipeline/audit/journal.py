@@ -15,10 +15,9 @@ from coral_pipeline import tables
 from coral_pipeline.audit.compare import compare_json, difference
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.messages import edge_names
-from coral_pipeline.audit.replay import read_info
 from coral_pipeline.audit.tree_tables import NONE, TreeTables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.explored import TREE_FILE, read_tree_info
 from coral_pipeline.search.explore import WORK_FOLDER
 from coral_pipeline.search.journal import JOURNAL_FILE, Header, TurnRecord
 from coral_pipeline.search.records import decode
@@ -39,7 +38,7 @@ def verify_journal(review: Review, folder: Path) -> None:
             return
         header, turns = _read(work / JOURNAL_FILE)
         told = {"search": header.settings, "teacher": header.teacher}
-        compare_json(review, f"{TREE_FILE}, configuration", read_info(folder).get("configuration"), told)
+        compare_json(review, f"{TREE_FILE}, configuration", read_tree_info(folder).get("configuration"), told)
         tree = TreeTables.read(folder)
         names = edge_names(tree)
         _turns(review, names, turns, tables.TURNS.rows(folder))

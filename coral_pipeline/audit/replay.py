@@ -7,7 +7,6 @@ bit. No file but ``turns.parquet`` is believed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +18,7 @@ from coral_pipeline import tables
 from coral_pipeline.audit.compare import compare_json, compare_tables
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, TREE_FILE
+from coral_pipeline.explored import REMAKE, TREE_FILE, read_tree_info
 from coral_pipeline.search.grow import apply_round, begin_first_round, begin_round, direction_jobs, makes_child
 from coral_pipeline.search.output import edge_rows, node_rows, outcome, round_rows
 from coral_pipeline.search.root_folder import read_root
@@ -43,7 +42,7 @@ class AnotherSearch(Exception):
 def verify_replay(review: Review, folder: Path, root: Path) -> None:
     """The tree in ``folder`` is the one its turns give. ``root``: the copied folder of its root."""
     with review.guarded(TREE_FILE):
-        info = read_info(folder)
+        info = read_tree_info(folder)
         grown_from = read_root(root)
         answers = read_answers(folder)
         tree = Tree(grown_from.node, grown_from.direction, search_settings(info))
@@ -56,20 +55,6 @@ def verify_replay(review: Review, folder: Path, root: Path) -> None:
         _compare(review, folder, tree)
         told = _told(outcome(tree, tables.MESSAGES.read(folder).num_rows))
         compare_json(review, TREE_FILE, _told(info), told)
-
-
-def read_info(folder: Path) -> dict[str, Any]:
-    """``tree.json`` in ``folder``. Raises ``BadInput`` where it is missing or not a JSON object."""
-    path = folder / TREE_FILE
-    try:
-        info = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise BadInput(TREE_FILE, "is missing: the tree is not finished", REMAKE) from error
-    except ValueError as error:
-        raise BadInput(TREE_FILE, f"is not JSON ({error})", REMAKE) from error
-    if not isinstance(info, dict):
-        raise BadInput(TREE_FILE, "is not a JSON object", REMAKE)
-    return info
 
 
 def search_settings(info: dict[str, Any]) -> SearchSettings:

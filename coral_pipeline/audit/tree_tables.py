@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from coral_pipeline import tables
 from coral_pipeline.audit.compare import REORDERED
 from coral_pipeline.audit.findings import Review, shown
-from coral_pipeline.audit.replay import read_info, search_settings
+from coral_pipeline.audit.replay import search_settings
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, BoolArray, FloatArray, IntArray
+from coral_pipeline.explored import REMAKE, BoolArray, FloatArray, IntArray, read_tree_info
 from coral_pipeline.settings import SearchSettings
 from coral_pipeline.tables import Table
 
@@ -108,7 +108,7 @@ class TreeTables:
         Raises ``BadInput`` where node or edge ids do not count up from 0, or name rows that are not there: nothing
         else can be told of such tables.
         """
-        info = read_info(folder)
+        info = read_tree_info(folder)
         nodes = Columns(tables.NODES, tables.NODES.read(folder), "node_id")
         edges = Columns(tables.EDGES, tables.EDGES.read(folder), "edge_id")
         turns = Columns(tables.TURNS, tables.TURNS.read(folder), "edge_id")
@@ -135,10 +135,7 @@ class TreeTables:
     @cached_property
     def sign(self) -> float:
         """What turns a raw score so that higher is better."""
-        direction = self.info.get("direction")
-        if direction not in ("maximize", "minimize"):
-            raise BadInput("tree.json, direction", f"is {direction!r}, expected maximize or minimize", REMAKE)
-        return 1.0 if direction == "maximize" else -1.0
+        return 1.0 if self.info["direction"] == "maximize" else -1.0
 
     @cached_property
     def made(self) -> IntArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from coral_pipeline import tables
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.content import digest_of
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE, ExploredTree
+from coral_pipeline.explored import ExploredTree, read_tree_info
 from coral_pipeline.lineage import numbers
 from coral_pipeline.lineage.reference import Reference, some
 from coral_pipeline.lineage.steps import Records, Step
@@ -138,7 +137,7 @@ class TreeChain:
         return self._step(f"node {row['node_id']}", TREES, facts, lines, row)
 
     def _tree(self) -> Step:
-        told = json.loads((self._source.fetch(TREES, self._key) / TREE_FILE).read_bytes())
+        told = read_tree_info(self._source.fetch(TREES, self._key))
         facts = {name: told.get(name) for name in ("direction", "stop_reason", "root_fingerprint")}
         teacher = dict(told.get("configuration", {}).get("teacher", {}))
         teacher.pop("settings", None)  # they are among those of its record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from coral_pipeline import tables
 from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE, ExploredTree
+from coral_pipeline.explored import TREE_FILE, ExploredTree, read_tree_info
 from coral_pipeline.search.explorer import Explorer, Observer, SearchHalted
 from coral_pipeline.search.journal import Header, Journal, header
 from coral_pipeline.search.output import is_written, write_tree
@@ -58,7 +57,7 @@ class TreeSummary:
     def of_tables(cls, root: RootNode, folder: Path) -> TreeSummary:
         """Of a finished tree whose journal is elsewhere, by the files in ``folder``. Raises ``BadInput``."""
         tree, edges = ExploredTree.read(folder), tables.EDGES.rows(folder)
-        told = json.loads((folder / TREE_FILE).read_bytes())
+        told = read_tree_info(folder, "stop_reason", "counts")
         counts = told["counts"]
         scored = [(row["score"], row["node_id"]) for row in tables.NODES.rows(folder) if row["score"] is not None]
         best = (max if tree.direction == "maximize" else min)(score for score, _ in scored)
