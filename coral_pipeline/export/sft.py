@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,25 +27,17 @@ UNKNOWN_STAGE = "unknown"
 
 LARGEST_INTEGER = 2**63 - 1
 """What the readers of JSON in ``datasets`` and Arrow can hold."""
-
-
-def sft_samples(tree_dir: Path, ranked_dir: Path, stage: str | None = None) -> Iterator[dict[str, Any]]:
-    """The samples of one root, best path first: rows of ``tables.SFT_SAMPLES`` with messages as dicts.
-
-    ``stage``: of the root, where ``tree.json`` does not say. A path on which there is nothing to train that an
-    earlier one does not carry (in a tree without transcripts: any) makes no sample.
-    """
-    conversations = Conversations.read(tree_dir)
-    yield from samples_of(conversations, conversations.selected_paths(ranked_dir), stage)
-
-
 SCORES = ("avg_cleanliness", "avg_knowledge", "avg_score", "avg_score_rank", "max_score", "max_score_rank")
 
 
 def samples_of(
     conversations: Conversations, paths: Sequence[TreePath], stage: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """As ``sft_samples``, of a tree already read."""
+    """The samples of one root, best path first: rows of ``tables.SFT_SAMPLES`` with messages as dicts.
+
+    ``stage``: of the root, where ``tree.json`` does not say. A path on which there is nothing to train that an
+    earlier one does not carry (in a tree without transcripts: any) makes no sample.
+    """
     tools = json.dumps(_plain(tools_of(conversations)))
     routes = [conversations.path(path.edge_ids) for path in paths]
     for path, route, shared in zip(paths, routes, shared_prefixes(routes), strict=True):
@@ -127,7 +119,6 @@ class SftWriter(contextlib.AbstractContextManager["SftWriter"]):
         """``out``: the folder, made where it is not there."""
         self._out = out
         self._files = contextlib.ExitStack()
-        self.samples = 0
 
     def __enter__(self) -> SftWriter:
         """Begin the files."""
@@ -148,18 +139,9 @@ class SftWriter(contextlib.AbstractContextManager["SftWriter"]):
         messages = [json.dumps(message, ensure_ascii=False) for message in sample["messages"]]
         self._parquet.write_table(tables.SFT_SAMPLES.build([{**sample, "messages": messages}]))
         self._llama_factory.write(json.dumps(llama_factory_sample(sample)) + "\n")
-        self.samples += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Put the files in place, or drop them where the block failed."""
         return self._files.__exit__(kind, error, trace)
-
-
-def write_sft(samples: Iterable[Mapping[str, Any]], out: Path) -> int:
-    """Write samples (of one root or many, one after another) into ``out``, see ``SftWriter``; returns their number."""
-    with SftWriter(out) as writer:
-        for sample in samples:
-            writer.write(sample)
-    return writer.samples

@@ -10,8 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from coral_pipeline import tables
+from coral_pipeline.conversations import Conversations
 from coral_pipeline.errors import BadInput
-from coral_pipeline.export.sft import sft_samples, write_sft
+from coral_pipeline.export.dataset import write_dataset
+from coral_pipeline.export.layout import RootFolders
+from coral_pipeline.export.sft import SftWriter, samples_of
 from coral_pipeline_tests.export.conftest import Exported
 from coral_pipeline_tests.transcripts import (
     Row,
@@ -28,14 +31,24 @@ from coral_pipeline_tests.transcripts import (
 Sample = dict[str, Any]
 
 
-def samples_of(tmp_path: Path, rows: list[Row]) -> list[Sample]:
-    tree = write_talking_tree(tmp_path / "tree", rows)
-    return list(sft_samples(tree, write_ranked(tree, tmp_path / "ranked"), "late"))
+def talking(folder: Path, rows: list[Row] | None = None) -> RootFolders:
+    """A tree with ranked paths; ``rows``: its messages."""
+    tree = write_talking_tree(folder / "tree", rows)
+    return RootFolders(tree, write_ranked(tree, folder / "ranked"), stage="late")
+
+
+def samples_in(root: RootFolders) -> list[Sample]:
+    conversations = Conversations.read(root.tree)
+    return list(samples_of(conversations, conversations.selected_paths(root.ranked), root.stage))
+
+
+def samples_from(folder: Path, rows: list[Row]) -> list[Sample]:
+    return samples_in(talking(folder, rows))
 
 
 @pytest.fixture(scope="module")
 def samples(exported: Exported) -> list[Sample]:
-    return list(sft_samples(exported.roots.tree, exported.roots.ranked, "middle"))
+    return samples_in(exported.roots)
 
 
 def load(kind: str, file: Path, cache: Path) -> list[Sample]:
@@ -105,7 +118,7 @@ def test_tools_are_described_by_the_calls_made_of_them(samples: list[Sample]) ->
 
 def test_arguments_some_calls_leave_out_or_give_other_types_are_described_so(tmp_path: Path) -> None:
     rows = changed(talking_rows(), "e0.3", content=[call("b", "bash", {"timeout": 1.5, "command": ["ls"]})])
-    (bash, *_) = json.loads(samples_of(tmp_path, rows)[0]["tools"])
+    (bash, *_) = json.loads(samples_from(tmp_path, rows)[0]["tools"])
     assert bash["function"]["parameters"] == {
         "type": "object",
         "properties": {"command": {"type": ["string", "array"]}, "timeout": {"type": "number"}},
@@ -114,11 +127,11 @@ def test_arguments_some_calls_leave_out_or_give_other_types_are_described_so(tmp
 
 
 def test_tools_recorded_with_the_tree_are_used_as_they_are(tmp_path: Path) -> None:
-    tree = write_talking_tree(tmp_path / "tree")
+    root = talking(tmp_path)
     given = [{"type": "function", "function": {"name": "ls", "description": "lists", "parameters": {}}}]
-    info = json.loads((tree / "tree.json").read_text())
-    (tree / "tree.json").write_text(json.dumps(info | {"tools": given}))
-    (sample, _) = sft_samples(tree, write_ranked(tree, tmp_path / "ranked"))
+    info = json.loads((root.tree / "tree.json").read_text())
+    (root.tree / "tree.json").write_text(json.dumps(info | {"tools": given}))
+    (sample, _) = samples_in(root)
     assert json.loads(sample["tools"]) == given
 
 
@@ -157,8 +170,9 @@ class TestLoading:
             if row["edge_id"] in (0, 3)
         ]
         rows = plain + [row for row in talking_rows() if row["edge_id"] not in (0, 3)]
-        samples = samples_of(tmp_path, rows)
-        write_sft(samples, tmp_path / "out")
+        root = talking(tmp_path, rows)
+        samples = samples_in(root)
+        write_dataset([root], tmp_path / "out", ["sft"])
         loaded = load("json", tmp_path / "out" / "sft.jsonl", tmp_path / "cache")
         assert loaded[1]["messages"] == samples[1]["messages"]
         assert loaded[1]["messages"][13]["tool_calls"][0]["function"]["arguments"] == {
@@ -169,8 +183,9 @@ class TestLoading:
 class TestHostileTranscripts:
     def reloaded(self, tmp_path: Path, rows: list[Row]) -> list[list[Row]]:
         """The messages of the best sample: as made, and as datasets loads both files."""
-        samples = samples_of(tmp_path, rows)
-        write_sft(samples, tmp_path / "out")
+        root = talking(tmp_path, rows)
+        samples = samples_in(root)
+        write_dataset([root], tmp_path / "out", ["sft"])
         files = [("json", "sft.jsonl"), ("parquet", "sft.parquet")]
         loaded = [load(kind, tmp_path / "out" / file, tmp_path / kind) for kind, file in files]
         return [sample["messages"] for (sample, *_) in [samples, *loaded]]
@@ -204,40 +219,37 @@ class TestHostileTranscripts:
         assert made[5]["content"] == words
 
     def test_an_empty_message_is_kept_but_not_trained(self, tmp_path: Path) -> None:
-        (sample, _) = samples_of(tmp_path, changed(talking_rows(), "e0.5", content=[]))
+        (sample, _) = samples_from(tmp_path, changed(talking_rows(), "e0.5", content=[]))
         assert sample["messages"][5] == {"role": "assistant", "content": "", "sampled": True, "weight": 0}
 
     def test_a_message_with_several_results_is_several_messages_of_one_id(self, tmp_path: Path) -> None:
         rows = changed(talking_rows(), "e0.2", content=[result("a", "read", "x"), result("z", "read", "y")])
-        (sample, _) = samples_of(tmp_path, rows)
+        (sample, _) = samples_from(tmp_path, rows)
         assert sample["message_ids"][1:5] == ["e0.1", "e0.2", "e0.2", "e0.3"]
         assert [message["content"] for message in sample["messages"][2:4]] == ["x", "y"]
         assert len(sample["message_ids"]) == len(sample["messages"])
 
     def test_a_path_on_which_the_teacher_said_nothing_makes_no_sample(self, tmp_path: Path) -> None:
-        assert samples_of(tmp_path, []) == []
+        assert samples_from(tmp_path, []) == []
         prompts = [message(f"p{e}", f"p{b}" if b is not None else None, e, "user", text("go")) for e, b in EDGES]
-        assert samples_of(tmp_path / "prompts", prompts) == []
+        assert samples_from(tmp_path / "prompts", prompts) == []
 
     def test_a_path_that_adds_nothing_to_an_earlier_one_makes_no_sample(self, tmp_path: Path) -> None:
         # Nothing is told of edge 2, so the second path has only what the first already carries.
-        samples = samples_of(tmp_path, [row for row in talking_rows() if row["edge_id"] != 2])
+        samples = samples_from(tmp_path, [row for row in talking_rows() if row["edge_id"] != 2])
         assert [sample["leaf_id"] for sample in samples] == [4]
 
     def test_no_samples_make_files_that_load(self, tmp_path: Path) -> None:
-        assert write_sft([], tmp_path) == 0
-        assert pq.read_table(tmp_path / "sft.parquet").num_rows == 0
-        assert (tmp_path / "sft.jsonl").read_text() == ""
+        assert write_dataset([talking(tmp_path, [])], tmp_path / "out", ["sft"]).samples == 0
+        assert pq.read_table(tmp_path / "out" / "sft.parquet").num_rows == 0
+        assert (tmp_path / "out" / "sft.jsonl").read_text() == ""
 
 
 EDGES = ((0, None), (1, None), (2, 0), (3, 0), (4, 1), (5, 0))
 
 
 def test_a_failure_on_the_way_leaves_no_file_behind(tmp_path: Path, samples: list[Sample]) -> None:
-    def failing() -> Any:
-        yield samples[0]
+    with pytest.raises(BadInput), SftWriter(tmp_path / "out") as writer:
+        writer.write(samples[0])
         raise BadInput("x", "y", "z")
-
-    with pytest.raises(BadInput):
-        write_sft(failing(), tmp_path / "out")
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
