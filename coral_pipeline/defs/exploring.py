@@ -25,6 +25,7 @@ from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKe
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
+from coral_pipeline.defs.workers import interrupt_worker
 from coral_pipeline.settings import AutomationSettings, StudentRunBudget
 
 logger = logging.getLogger(__name__)
@@ -143,15 +144,21 @@ def nights_schedule(
 
 
 def end_nights(instance: dg.DagsterInstance, now: datetime.datetime) -> list[str]:
-    """Stop the runs whose time is over; returns the keys of their roots."""
+    """Stop the runs whose time is over; returns the keys of the roots whose runs have been told so."""
     over = [run for run in unfinished_runs(instance) if _is_over(run, now, instance)]
-    for run in over:
-        try:
-            instance.run_coordinator.cancel_run(run.run_id)
-        except DagsterUserCodeUnreachableError as error:
-            # Its code server is gone. It is marked as being stopped and given up by Dagster's run monitoring.
-            logger.warning("run %s could not be told to stop: %s", run.run_id, error)
-    return [run.tags[PARTITION_NAME_TAG] for run in over]
+    return [run.tags[PARTITION_NAME_TAG] for run in over if _stop(run, instance)]
+
+
+def _stop(run: dg.DagsterRun, instance: dg.DagsterInstance) -> bool:
+    """Tell the run to stop; False where neither its code server nor its process could be told."""
+    try:
+        is_told = instance.run_coordinator.cancel_run(run.run_id)
+    except DagsterUserCodeUnreachableError:  # its code server is gone, and that alone does not end it
+        is_told = False
+    if is_told or interrupt_worker(run):
+        return True
+    logger.warning("run %s could not be told to stop; Dagster's run monitoring gives it up", run.run_id)
+    return False
 
 
 def _is_over(run: dg.DagsterRun, now: datetime.datetime, instance: dg.DagsterInstance) -> bool:

@@ -80,6 +80,19 @@ def roots() -> Iterator[Roots]:
         yield Roots(instance)
 
 
+@pytest.fixture
+def stopped(roots: Roots, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of the runs that Dagster was asked to stop, which does it at once."""
+    ids: list[str] = []
+
+    def cancel_run(coordinator: object, run_id: str) -> bool:
+        ids.append(run_id)
+        return True
+
+    monkeypatch.setattr(type(roots.instance.run_coordinator), "cancel_run", cancel_run)
+    return ids
+
+
 def plan(roots: Roots, night: datetime.datetime = TONIGHT, **settings: object) -> list[str]:
     automation = AutomationSettings.model_validate(settings)
     return [str(request.partition_key) for request in plan_night(night, roots.instance, automation)]
@@ -156,9 +169,7 @@ def test_a_root_whose_files_have_changed_is_explored_again(roots: Roots) -> None
     assert [str(root) for root in unexplored("a", roots.instance)] == [key]
 
 
-def test_a_night_with_an_end_stops_what_it_began_and_nothing_else(
-    roots: Roots, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_night_with_an_end_stops_what_it_began_and_nothing_else(roots: Roots, stopped: list[str]) -> None:
     roots.chosen("a", 1, 2)
     (other,) = roots.chosen("other", 5)
     automation = AutomationSettings(hours_per_night=8, student_runs={"other": StudentRunBudget(paused=True)})
@@ -168,16 +179,12 @@ def test_a_night_with_an_end_stops_what_it_began_and_nothing_else(
     assert {(r.tags[STUDENT_RUN], r.tags[NIGHT]) for r in requests} == {("a", TONIGHT.isoformat())}
     running, waiting = roots.launch(requests)
     roots.run(other, dg.DagsterRunStatus.STARTED)
-    stopped: list[str] = []
-    monkeypatch.setattr(type(roots.instance.run_coordinator), "cancel_run", lambda self, run_id: stopped.append(run_id))
     assert end_nights(roots.instance, morning - datetime.timedelta(seconds=1)) == [] and not stopped
-    end_nights(roots.instance, morning)
+    assert sorted(end_nights(roots.instance, morning)) == sorted(request.partition_key for request in requests)
     assert sorted(stopped) == sorted([running.run_id, waiting.run_id])
 
 
-def test_a_run_of_a_night_that_is_over_can_be_executed_again_by_hand(
-    roots: Roots, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_a_night_that_is_over_can_be_executed_again_by_hand(roots: Roots, stopped: list[str]) -> None:
     (key,) = roots.chosen("a", 1)
     now = datetime.datetime.now(datetime.UTC)
     over, tonight = now - datetime.timedelta(hours=9), now - datetime.timedelta(hours=7)
@@ -197,8 +204,6 @@ def test_a_run_of_a_night_that_is_over_can_be_executed_again_by_hand(
     retry = executed_again(first, **{RETRY: "1"})
     by_hand = executed_again(first)
     executed_again(by_hand, **{RETRY: "1"})
-    stopped: list[str] = []
-    monkeypatch.setattr(type(roots.instance.run_coordinator), "cancel_run", lambda self, run_id: stopped.append(run_id))
     end_nights(roots.instance, now)
     assert stopped == [retry.run_id], "neither the one begun by hand nor its own retry"
     in_time = executed_again(roots.run(key, dg.DagsterRunStatus.FAILURE, **{**request.tags, UNTIL: _end(tonight)}))
