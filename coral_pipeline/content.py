@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ SUPERSEDED_FILE = "superseded.json"
 _DIGITS = 32
 """Hex digits of a version: so many fit into a tag."""
 _CHUNK = 1 << 20
+_ROWS = 64
+"""Of a table held at a time: a row of messages or tokens may have megabytes."""
 
 
 def tables_version(contents: Mapping[str, pa.Table]) -> str:
@@ -29,9 +31,9 @@ def tables_version(contents: Mapping[str, pa.Table]) -> str:
 
 
 def folder_version(tables: Iterable[Table], folder: Path) -> str:
-    """The same version, of the tables as they lie in a folder, read piece by piece."""
+    """The same version, of the tables as they lie in a folder, of which a few rows at a time are held."""
     files = sorted((table.name, folder / table.file_name) for table in tables)
-    return _rows_version((name, pq.ParquetFile(path).iter_batches()) for name, path in files)
+    return _rows_version((name, _batches(path)) for name, path in files)
 
 
 def root_version(root: RootFolder) -> str:
@@ -67,6 +69,11 @@ def combined(*parts: str) -> str:
 def digest_of(value: Any) -> str:
     """Version of a JSON value."""
     return _short(hashlib.sha256(_canonical(value)))
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(batch_size=_ROWS)
 
 
 def _rows_version(contents: Iterable[tuple[str, Iterable[pa.RecordBatch]]]) -> str:

@@ -7,7 +7,7 @@ import errno
 import importlib
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,21 +113,31 @@ class ObjectStore:
 
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:
+        kinds = _kinds()
         try:
             yield
-        except _errors() as error:
-            number = errno.ENOENT if isinstance(error, FileNotFoundError) else getattr(error, "errno", None)
+        except tuple(kinds) as error:
+            number = next(number for kind, number in kinds.items() if isinstance(error, kind))
             text = " ".join(str(getattr(error, "strerror", None) or error).split())
-            raise OSError(number or errno.EIO, text, self.address(name)) from error
+            raise OSError(getattr(error, "errno", None) or number, text, self.address(name)) from error
 
 
-def _errors() -> tuple[type[Exception], ...]:
-    """What the libraries behind fsspec raise where a store refuses or cannot be reached."""
-    try:
-        botocore = importlib.import_module("botocore.exceptions")
-    except ImportError:
-        return (OSError,)
-    return (OSError, botocore.BotoCoreError, botocore.ClientError)
+def _kinds() -> dict[type[Exception], int]:
+    """What the libraries behind fsspec raise where a store refuses or cannot be reached, and what number that is.
+
+    Their errors mostly have none. The first kind that fits counts.
+    """
+    kinds: dict[type[Exception], int] = {
+        FileNotFoundError: errno.ENOENT,
+        PermissionError: errno.EACCES,
+        FileExistsError: errno.EEXIST,
+        TimeoutError: errno.ETIMEDOUT,
+        OSError: errno.EIO,
+    }
+    with suppress(ImportError):
+        boto = importlib.import_module("botocore.exceptions")
+        kinds |= {boto.NoCredentialsError: errno.EACCES, boto.BotoCoreError: errno.EIO, boto.ClientError: errno.EIO}
+    return kinds
 
 
 def _time(detail: Mapping[str, Any]) -> dt.datetime:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -35,6 +37,18 @@ def test_a_version_tells_values_not_files(tmp_path: Path) -> None:
     assert tables_version({"filtered_snapshots": filtered_table([1.0, None, 2.5])}) != version
     assert tables_version({"filtered_snapshots": filtered_table([1.0, 0.0, 2.0])}) != version
     assert tables_version({"other": table}) != version
+
+
+def test_the_version_of_a_large_table_is_found_holding_few_of_its_rows(tmp_path: Path) -> None:
+    texts = [f"{number:05}" + "x" * 50_000 for number in range(300)]
+    table = pa.table({"text": texts, "number": range(300)})
+    pq.write_table(table, tmp_path / FILTERED_SNAPSHOTS.file_name)
+    tracemalloc.start()
+    found = folder_version([FILTERED_SNAPSHOTS], tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == tables_version({"filtered_snapshots": table})
+    assert peak < 10e6, "of 15 MB"
 
 
 def root(folder: Path) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, is_outage
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import Storage, output_folder
 from coral_pipeline.storage.store import ObjectStore
@@ -196,6 +198,28 @@ def test_a_store_that_fails_is_named_with_its_object(remote: Storage, store: Pat
     with pytest.raises(OSError) as raised:
         write(remote, {"a": "1"})
     assert "ranked_paths/run/root" in str(raised.value.filename)
+
+
+@pytest.mark.parametrize(
+    ("error", "outage"),
+    [
+        (PermissionError("Access Denied"), False),  # as s3fs has it, without a number
+        (NoCredentialsError(), False),
+        (EndpointConnectionError(endpoint_url="http://nowhere"), True),
+        (TimeoutError("timed out"), True),
+        (OSError(errno.EBUSY, "Please reduce your request rate."), True),
+    ],
+)
+def test_a_store_that_refuses_is_told_from_one_that_is_out(url: str, error: Exception, outage: bool) -> None:
+    store = ObjectStore(url)
+
+    def fail(_: str) -> bytes:
+        raise error
+
+    store._fs.cat_file = fail
+    with pytest.raises(OSError, match="store/a") as raised:
+        store.read("a")
+    assert is_outage(raised.value) == outage
 
 
 def test_the_output_of_a_student_run_can_be_read_as_a_folder(remote: Storage, url: str) -> None:
