@@ -13,12 +13,15 @@ import hashlib
 import json
 import os
 import subprocess
+import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from coral_pipeline import tables
+from coral_pipeline.student_run.git_objects import GitObjects, open_objects
 
 _ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -61,6 +64,14 @@ def write_raw_tree(repository: Path, entries: list[tuple[str, bytes, str]]) -> s
     """A tree of (mode, name, hash), names git itself would refuse included; returns its hash."""
     lines = [mode.encode() + b" " + name + b"\0" + bytes.fromhex(hash) for mode, name, hash in entries]
     return write_object(repository, "tree", b"".join(lines))
+
+
+@contextmanager
+def objects_of(*repositories: Path) -> Iterator[GitObjects]:
+    """The objects of these repositories together, as an import reads them."""
+    folders = [repository / ".git" / "objects" for repository in repositories]
+    with tempfile.TemporaryDirectory() as scratch, open_objects(folders, Path(scratch)) as objects:
+        yield objects
 
 
 class CoralRun:

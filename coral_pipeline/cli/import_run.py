@@ -36,6 +36,8 @@ def import_run(
     stdout.print(
         f"{imported} of {len(outcome.report)} attempts imported ({outcome.written} now): {student_run}", soft_wrap=True
     )
+    for note in outcome.notes:
+        typer.echo(f"note: {note}", err=True)
     for row in outcome.rejected[:SHOWN]:
         stdout.print(f"rejected: {row['attempt']} ({row['reason']}: {row['detail']})", markup=False, soft_wrap=True)
     if len(outcome.rejected) > SHOWN:

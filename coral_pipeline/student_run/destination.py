@@ -31,7 +31,8 @@ class Destination:
     def __init__(self, path: Path) -> None:
         """``path`` holds the scratch folder; nobody else writes to it."""
         self._path = path
-        self._scratch = path / _SCRATCH
+        self.scratch = path / _SCRATCH
+        """For what is needed until the import ends; an import that is killed leaves it to the next to remove."""
         self._replaced = 0
 
     def check_snapshots(self, expected: Mapping[str, str]) -> None:
@@ -74,7 +75,7 @@ class Destination:
     @contextmanager
     def new_snapshot(self, name: str) -> Iterator[Path]:
         """An empty folder to fill; it becomes (or replaces) the snapshot when the block ends well."""
-        folder = self._scratch / "snapshot"
+        folder = self.scratch / "snapshot"
         if folder.exists():
             shutil.rmtree(folder)  # of an attempt that could not be imported
         folder.mkdir()
@@ -83,16 +84,16 @@ class Destination:
 
     def put_text(self, name: str, text: str) -> None:
         """Write a text file of the Student run."""
-        (self._scratch / name).write_text(text, encoding="utf-8")
-        (self._scratch / name).replace(self._path / name)
+        (self.scratch / name).write_text(text, encoding="utf-8")
+        (self.scratch / name).replace(self._path / name)
 
     def put_table(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a table of the Student run."""
-        table.write(rows, self._scratch).replace(self._path / table.file_name)
+        table.write(rows, self.scratch).replace(self._path / table.file_name)
 
     def put_folder(self, name: str, source: Path) -> None:
         """Copy the folder ``source`` to ``name``; Python's caches stay behind."""
-        copy = self._scratch / name
+        copy = self.scratch / name
         copy_tree(source, copy)
         for cache in list(copy.rglob("__pycache__")):
             shutil.rmtree(cache)
@@ -100,7 +101,7 @@ class Destination:
 
     def put_together(self, name: str, sources: Iterable[Path]) -> None:
         """Copy files and folders into a folder ``name``."""
-        copy = self._scratch / name
+        copy = self.scratch / name
         copy.mkdir()
         for source in sources:
             (copy_tree if source.is_dir() else copy_file)(source, copy / source.name)
@@ -109,7 +110,7 @@ class Destination:
     def _put(self, finished: Path, target: Path) -> None:
         if os.path.lexists(target):
             self._replaced += 1
-            target.rename(self._scratch / f"replaced-{self._replaced}")
+            target.rename(self.scratch / f"replaced-{self._replaced}")
         finished.rename(target)
 
 

@@ -1,9 +1,10 @@
 """Reading commits, trees and blobs out of git repositories that must be neither touched nor trusted.
 
-``git cat-file --batch`` runs in an empty repository of its own, made in a temporary folder, that only borrows
-the object folders of the others. So git never opens their configuration, hooks, refs or indexes: nothing of
-theirs is executed, it does not matter who owns them, and there is nothing git would write to. Every object is
-checked against its hash. (dulwich, a reader in pure Python, took as long on a real run and is one more dependency.)
+``git cat-file --batch`` runs in an empty repository of its own that only borrows the packs and loose objects of
+the others. So git never opens their configuration, hooks, refs or indexes, nor what their alternates and links
+lead to: nothing of theirs is executed, nothing outside them is read, it does not matter who owns them, and there
+is nothing git would write to. Every object is checked against its hash. (dulwich, a reader in pure Python, took
+as long on a real run and is one more dependency.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +32,10 @@ CHUNK = 1 << 20
 SMALL_BLOB = 1 << 14
 SMALL_BLOBS = 1 << 12
 """Blobs of up to so many bytes are kept, so many of them: one snapshot's shared state is most of the next one's."""
+_PART = re.compile("pack|[0-9a-f]{2}")
+"""Names of the folders in ``.git/objects`` that hold objects."""
+_ALTERNATES = Path("info", "alternates")
+"""The file in ``.git/objects`` that names further object folders, anywhere."""
 _STOPPED = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT})
 """Exit statuses that say nothing about the object being read."""
 
@@ -56,8 +60,10 @@ class TreeEntry:
 class GitObjects:
     """Objects by full hash, from any of several object folders; made by ``open_objects``."""
 
-    def __init__(self, git: str, repository: Path) -> None:
+    def __init__(self, git: str, repository: Path, left_out: Sequence[Path]) -> None:
         """Read from ``repository``, a git directory that is safe to open."""
+        self.left_out = left_out
+        """What of the object folders is not read, since it may lead elsewhere."""
         self._command = [git, "cat-file", "--batch"]
         self._repository = repository
         self._process = self._start()
@@ -170,31 +176,49 @@ class GitObjects:
 
 
 @contextmanager
-def open_objects(object_folders: Sequence[Path]) -> Iterator[GitObjects]:
+def open_objects(object_folders: Sequence[Path], scratch: Path) -> Iterator[GitObjects]:
     """The objects of all these ``.git/objects`` folders together, for the length of the block.
 
-    Raises ``BadInput`` where git is not installed.
+    ``scratch``: an empty folder to work in. Raises ``BadInput`` where git is not installed.
     """
     git = shutil.which("git")
     if git is None:
         raise BadInput("git", "is not installed", "install it and run again")
-    with tempfile.TemporaryDirectory(prefix="coral-pipeline-git-") as scratch:
-        repository = Path(scratch)
-        (repository / "objects" / "info").mkdir(parents=True)
-        (repository / "refs").mkdir()
-        (repository / "HEAD").write_text("ref: refs/heads/none\n")
-        lines = [_quoted(os.fsencode(folder.resolve())) + b"\n" for folder in object_folders]
-        (repository / "objects" / "info" / "alternates").write_bytes(b"".join(lines))
-        objects = GitObjects(git, repository)
-        try:
-            yield objects
-        finally:
-            objects.close()
+    (scratch / "objects" / "info").mkdir(parents=True)
+    (scratch / "refs").mkdir()
+    (scratch / "HEAD").write_text("ref: refs/heads/none\n")
+    # A multi-pack-index names packs, wherever they are.
+    (scratch / "config").write_text("[core]\n\tmultiPackIndex = false\n")
+    borrowed = [scratch / f"borrowed-{number}" for number in range(len(object_folders))]
+    (scratch / "objects" / _ALTERNATES).write_text("".join(f"../{place.name}\n" for place in borrowed))
+    left_out = [path for folder, place in zip(object_folders, borrowed, strict=True) for path in _borrow(folder, place)]
+    objects = GitObjects(git, scratch, left_out)
+    try:
+        yield objects
+    finally:
+        objects.close()
 
 
-def _quoted(path: bytes) -> bytes:
-    """A path as git's alternates file takes it, whatever characters it holds."""
-    return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+def _borrow(objects: Path, place: Path) -> Iterator[Path]:
+    """Link what lies in an object folder into the new folder ``place``; yields what may lead elsewhere instead."""
+    place.mkdir()
+    for part in sorted(objects.glob("*")):
+        if _PART.fullmatch(part.name):
+            if _holds_its_own(part):
+                (place / part.name).symlink_to(part.resolve())
+            else:
+                yield part
+    if os.path.lexists(objects / _ALTERNATES):
+        yield objects / _ALTERNATES
+
+
+def _holds_its_own(part: Path) -> bool:
+    """Whether this is a folder, and no link, with no link in it."""
+    try:
+        with os.scandir(part) as entries:
+            return not (part.is_symlink() or any(entry.is_symlink() for entry in entries))
+    except OSError:  # no folder, or one that does not tell
+        return False
 
 
 def _check(name: str, digest: str) -> None:

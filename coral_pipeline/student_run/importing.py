@@ -53,6 +53,8 @@ class ImportOutcome:
     """Rows of ``tables.IMPORT_REPORT``."""
     written: int
     """Snapshots written by this import; the others were there already."""
+    notes: tuple[str, ...]
+    """One line each: parts of the run's repositories that were not read."""
 
     @property
     def rejected(self) -> list[dict[str, Any]]:
@@ -80,7 +82,10 @@ def import_run(
     if student_run.resolve().is_relative_to(run.path):
         raise BadInput(student_run, "lies inside the CORAL run, which is only read", "import into another folder")
     try:
-        with open_destination(student_run) as destination, open_objects(run.object_folders) as objects:
+        with (
+            open_destination(student_run) as destination,
+            open_objects(run.object_folders, destination.scratch / "git") as objects,
+        ):
             destination.check_snapshots({place.snapshot: place.record.commit_hash for place in places})
             destination.put_text(TASK_FILE, task)
             _copy_grader(run, destination, task)
@@ -94,7 +99,11 @@ def import_run(
             f"cannot be used ({error.strerror})",
             "see to its permissions and the room on its disk, then import again: it goes on where it stopped",
         ) from error
-    return ImportOutcome(report, importer.written)
+    notes = tuple(
+        f"{path}: is not read, since it may lead out of the run; `git repack -ad` there brings in what is missing"
+        for path in objects.left_out
+    )
+    return ImportOutcome(report, importer.written, notes)
 
 
 class _Importer:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -14,8 +12,8 @@ from hypothesis import strategies as st
 
 from coral_pipeline.student_run import checkout
 from coral_pipeline.student_run.checkout import plan_checkout, printable, write_checkout
-from coral_pipeline.student_run.git_objects import GitObjects, TooLarge, open_objects
-from coral_pipeline_tests.coral_runs import contents, git, write_object, write_raw_tree
+from coral_pipeline.student_run.git_objects import TooLarge
+from coral_pipeline_tests.coral_runs import contents, git, objects_of, write_object, write_raw_tree
 
 
 @pytest.fixture
@@ -24,12 +22,6 @@ def repository(tmp_path: Path) -> Path:
     path.mkdir()
     git(path, "init", "-q")
     return path
-
-
-@contextmanager
-def objects_of(repository: Path) -> Iterator[GitObjects]:
-    with open_objects([repository / ".git" / "objects"]) as objects:
-        yield objects
 
 
 def checked_out(repository: Path, tree: str, folder: Path) -> tuple[dict[str, bytes | str], list[str]]:

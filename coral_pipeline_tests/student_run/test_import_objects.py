@@ -11,8 +11,8 @@ import pytest
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.student_run import git_objects
-from coral_pipeline.student_run.git_objects import TooLarge, UnusableObject, open_objects
-from coral_pipeline_tests.coral_runs import git, write_object, write_raw_tree
+from coral_pipeline.student_run.git_objects import TooLarge, UnusableObject
+from coral_pipeline_tests.coral_runs import git, objects_of, write_object, write_raw_tree
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_objects_of_several_folders_are_read_together(repository: Path, tmp_path
     other.mkdir()
     git(other, "init", "-q")
     one, two = write_object(repository, "blob", b"one"), write_object(other, "blob", b"")
-    with open_objects([repository / ".git" / "objects", other / ".git" / "objects"]) as objects:
+    with objects_of(repository, other) as objects:
         assert (objects.read_blob(one, 3), objects.read_blob(two, 0)) == (b"one", b"")
 
 
 def test_a_large_blob_is_copied_whole(repository: Path) -> None:
     content = bytes(range(256)) * 20_000  # 5 MB, several pieces
     blob = write_object(repository, "blob", content)
-    with open_objects([repository / ".git" / "objects"]) as objects:
+    with objects_of(repository) as objects:
         copy = io.BytesIO()
         objects.copy_blob(blob, copy)
         assert copy.getvalue() == content
@@ -55,7 +55,7 @@ def test_small_blobs_are_the_same_each_time_they_are_copied(repository: Path, mo
     monkeypatch.setattr(git_objects, "SMALL_BLOBS", 2)  # of three: each is kept, forgotten, and read again
     contents = [b"", b"one", b"two"]
     blobs = [write_object(repository, "blob", content) for content in contents]
-    with open_objects([repository / ".git" / "objects"]) as objects:
+    with objects_of(repository) as objects:
         for _ in range(3):
             for blob, content in zip(blobs, contents, strict=True):
                 copies = io.BytesIO()
@@ -67,7 +67,7 @@ def test_small_blobs_are_the_same_each_time_they_are_copied(repository: Path, mo
 def test_what_is_missing_or_of_another_type_is_said_and_the_next_is_read(repository: Path) -> None:
     blob = write_object(repository, "blob", b"x")
     tree = write_raw_tree(repository, [("100644", b"x", blob)])
-    with open_objects([repository / ".git" / "objects"]) as objects:
+    with objects_of(repository) as objects:
         for ask, problem in (
             (lambda: objects.tree_of("0" * 40), "commit 0{40} is missing"),
             (lambda: objects.tree_of(blob), "is a blob, not a commit"),
@@ -84,14 +84,14 @@ def test_what_is_missing_or_of_another_type_is_said_and_the_next_is_read(reposit
 @pytest.mark.parametrize("content", [b"100644 x", b"100644 x\0short", b"x\0" + b"h" * 20, b"9 x\0" + b"h" * 20, b"\0"])
 def test_a_malformed_tree_is_said(repository: Path, content: bytes) -> None:
     tree = write_object(repository, "tree", content)
-    with open_objects([repository / ".git" / "objects"]) as objects, pytest.raises(UnusableObject, match="malformed"):
+    with objects_of(repository) as objects, pytest.raises(UnusableObject, match="malformed"):
         objects.entries(tree)
 
 
 def test_bytes_that_do_not_match_their_hash_are_refused(repository: Path) -> None:
     one, two = write_object(repository, "blob", b"one"), write_object(repository, "blob", b"two")
     object_file(repository, one).write_bytes(object_file(repository, two).read_bytes())
-    with open_objects([repository / ".git" / "objects"]) as objects:
+    with objects_of(repository) as objects:
         for read in (lambda: objects.read_blob(one, 9), lambda: objects.copy_blob(one, io.BytesIO())):
             with pytest.raises(UnusableObject, match="do not match its hash"):
                 read()
@@ -105,7 +105,6 @@ def test_no_damage_stops_the_reading_of_what_is_whole(repository: Path, packed: 
     whole = write_object(repository, "blob", b"whole")
     victim = write_object(repository, "blob", b"victim " * 3)
     damaged = object_file(repository, victim)
-    folders = [repository / ".git" / "objects"]
     if packed:
         pack = git(repository, "pack-objects", "-q", ".git/objects/pack/pack", input=victim.encode() + b"\n")
         damaged.unlink()
@@ -115,7 +114,7 @@ def test_no_damage_stops_the_reading_of_what_is_whole(repository: Path, packed: 
     outcomes = set()
     for position in range(len(original)):
         damaged.write_bytes(original[:position] + bytes([original[position] ^ 0xFF]) + original[position + 1 :])
-        with open_objects(folders) as objects:
+        with objects_of(repository) as objects:
             try:
                 copy = io.BytesIO()
                 objects.copy_blob(victim, copy)
@@ -128,7 +127,7 @@ def test_no_damage_stops_the_reading_of_what_is_whole(repository: Path, packed: 
 
 def test_a_git_that_was_killed_is_no_damage(repository: Path) -> None:
     blob = write_object(repository, "blob", b"x")
-    with open_objects([repository / ".git" / "objects"]) as objects:
+    with objects_of(repository) as objects:
         objects.read_blob(blob, 1)
         objects._process.send_signal(signal.SIGSTOP)  # so that it takes the request and does not answer
         Timer(0.1, objects._process.kill).start()
@@ -138,5 +137,5 @@ def test_a_git_that_was_killed_is_no_damage(repository: Path) -> None:
 
 def test_without_git_the_mend_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BadInput, match="git: is not installed"), open_objects([]):
+    with pytest.raises(BadInput, match="git: is not installed"), objects_of():
         pass
