@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 LASTING = {
     errno.ENOENT,
@@ -13,6 +14,8 @@ LASTING = {
     errno.ENAMETOOLONG,
     errno.EACCES,
     errno.EPERM,
+    errno.EINVAL,  # a name, say, that the file system cannot have
+    errno.ENXIO,  # a socket that was opened as a file
 }
 """What the operating system would say the next time as well: the input is at fault, not the machine."""
 
@@ -40,11 +43,29 @@ class Changed(BadInput):
         super().__init__(thing, problem, "run it again")
 
 
-def is_outage(error: Exception) -> bool:
-    """Whether the error says that files could not be read just now, and nothing of what they hold.
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was raised from, what that was raised from …"""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
-    Libraries raise an ``OSError`` without a number for what is no Parquet, gzip …: that is no outage.
+
+def is_outage(error: BaseException) -> bool:
+    """Whether files could not be had just now, which says nothing of what they hold and may be gone the next time.
+
+    The error or one of its causes says so; none may be a refusal.
     """
+    return not is_refusal(error) and any(map(_passes, causes(error)))
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether files may not be had, which says nothing of what they hold but lasts until somebody mends it."""
+    return any(isinstance(cause, PermissionError) for cause in causes(error))
+
+
+def _passes(error: BaseException) -> bool:
+    """Libraries raise an ``OSError`` without a number for what is no Parquet, gzip …: that is what the file holds."""
     if isinstance(error, OSError):
         numbered = error.errno is not None and error.errno not in LASTING
         return numbered or isinstance(error, (ConnectionError, TimeoutError))

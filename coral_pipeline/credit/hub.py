@@ -58,3 +58,5 @@ def _find(name: str) -> None:
         urllib.request.urlopen(f"{constants.ENDPOINT}/api/models/{name}", timeout=HUB_TIMEOUT_SECONDS).close()
     except urllib.error.HTTPError:
         return  # It answers; what it has to say about this name, the loader says better.
+    except urllib.error.URLError as error:  # of no kind by which to tell that it may answer the next time
+        raise ConnectionError(str(error)) from error

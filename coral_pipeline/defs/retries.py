@@ -12,7 +12,7 @@ import threading
 import dagster as dg
 from dagster._core.storage.tags import RETRY_NUMBER_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
-from coral_pipeline.errors import LASTING, Changed
+from coral_pipeline.errors import causes, is_outage
 from coral_pipeline.settings import AutomationSettings
 from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped
 
@@ -28,14 +28,7 @@ def is_infrastructure(error: BaseException) -> bool:
 
     So may what another run replaced while this one read it.
     """
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, (InfrastructureFault, Changed)) or (
-            isinstance(cause, OSError) and cause.errno not in LASTING
-        ):
-            return True
-        cause = cause.__cause__
-    return False
+    return is_outage(error) or any(isinstance(cause, InfrastructureFault) for cause in causes(error))
 
 
 def mark_run(context: AnyContext, error: BaseException) -> None:

@@ -3,17 +3,24 @@
 A run is written by agents that may do anything: links to the machine's files, pipes that never answer,
 JSON without end. Every name is opened relative to its folder's descriptor and without following links;
 a link is followed only where it ends inside the run. Opening never blocks.
+
+What the machine cannot read just now (a failing disk, no descriptors left) says nothing about the run: everything
+here raises ``OSError`` then, which names the file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from coral_pipeline.errors import is_outage
 
 JSON_LIMIT = 64 * 2**20
 """Bytes of the largest JSON file that is read."""
@@ -47,10 +54,8 @@ class Folder:
     def of_run(cls, student_run: Path) -> Folder:
         """The Student run itself, which may be reached through links."""
         path = os.path.realpath(student_run)
-        try:
+        with _told(path):
             return cls(path, os.open(path, _OPEN | os.O_DIRECTORY), path)
-        except OSError as error:
-            raise _unreadable(error) from error
 
     def folder(self, name: str) -> Folder:
         """The folder ``name`` in this one. Raises ``Unreadable``, or ``Missing`` where there is none."""
@@ -60,17 +65,16 @@ class Folder:
         """The bytes of the file ``name``. Raises ``Unreadable`` (larger than ``limit`` too), or ``Missing``."""
         descriptor = self._open(name)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise Unreadable("is not a regular file")
-            if status.st_size > limit:
-                raise Unreadable(f"is larger than {limit} bytes")
-            data = os.read(descriptor, status.st_size)
-            while len(data) < status.st_size and (more := os.read(descriptor, status.st_size - len(data))):
-                data += more
-            return data
-        except OSError as error:
-            raise _unreadable(error) from error
+            with _told(f"{self.path}/{name}"):
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise Unreadable("is not a regular file")
+                if status.st_size > limit:
+                    raise Unreadable(f"is larger than {limit} bytes")
+                data = os.read(descriptor, status.st_size)
+                while len(data) < status.st_size and (more := os.read(descriptor, status.st_size - len(data))):
+                    data += more
+                return data
         finally:
             os.close(descriptor)
 
@@ -80,10 +84,8 @@ class Folder:
 
     def names(self) -> list[str]:
         """Names of everything in this folder, sorted."""
-        try:
+        with _told(self.path):
             return sorted(os.listdir(self._descriptor))  # noqa: PTH208 (by descriptor)
-        except OSError as error:
-            raise _unreadable(error) from error
 
     def real_path(self) -> Path:
         """Where the folder really lies, every link resolved."""
@@ -100,19 +102,17 @@ class Folder:
         os.close(self._descriptor)
 
     def _open(self, name: str, flags: int = 0) -> int:
-        try:
-            return os.open(name, _OPEN | flags, dir_fd=self._descriptor)
-        except OSError as error:
-            path = Path(self.path, name)
-            if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not path.is_symlink():
-                raise _unreadable(error) from error
-        target = os.path.realpath(path)
-        if not target.startswith(self._run + os.sep):
-            raise Unreadable("is a link that leads outside the Student run")
-        try:
+        path = f"{self.path}/{name}"
+        with _told(path):
+            try:
+                return os.open(name, _OPEN | flags, dir_fd=self._descriptor)
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not Path(path).is_symlink():
+                    raise
+            target = os.path.realpath(path)
+            if not target.startswith(self._run + os.sep):
+                raise Unreadable("is a link that leads outside the Student run")
             return os.open(target, _OPEN | flags)
-        except OSError as error:
-            raise _unreadable(error) from error
 
 
 def parse_json(data: bytes) -> Any:
@@ -129,6 +129,12 @@ def parse_json(data: bytes) -> Any:
         raise Unreadable("is JSON with a number too long to read") from error
 
 
-def _unreadable(error: OSError) -> Unreadable:
-    problem = _PROBLEMS.get(error.errno or 0, f"cannot be read ({error.strerror})")
-    return (Missing if error.errno == errno.ENOENT else Unreadable)(problem)
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if is_outage(error):
+            raise OSError(error.errno, error.strerror, path) from error
+        problem = _PROBLEMS.get(error.errno or 0, f"cannot be read ({error.strerror})")
+        raise (Missing if error.errno == errno.ENOENT else Unreadable)(problem) from error

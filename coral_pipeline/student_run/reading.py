@@ -92,7 +92,8 @@ def read_student_run(
     """Read every snapshot of the run; ``progress`` may wrap the snapshots' names to show how far it is.
 
     What a snapshot holds never raises: it becomes a row of the rejected table. Raises ``BadInput`` where
-    there is no usable task.yaml, no all_snapshots, or nothing in it.
+    there is no usable task.yaml, no all_snapshots, or nothing in it, and ``OSError`` where the machine cannot
+    read a file just now.
     """
     direction = read_direction(student_run)
     kept: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from coral_pipeline.conversations import Conversations
 from coral_pipeline.credit.token_table import TokenTable
 from coral_pipeline.credit.tokenizers import Tokenizer, load_tokenizer
 from coral_pipeline.credit.tokens import write_tokens
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, is_outage
 from coral_pipeline_tests.tiny_tokenizer import CHATML, FORGETFUL, QWEN3_TOKENS, save_tokenizer
 from coral_pipeline_tests.transcripts import (
     ADVANTAGES,
@@ -193,9 +193,10 @@ class TestNotThere:
         with pytest.raises(BadInput, match="cannot be loaded"):
             load_tokenizer(str(tmp_path))
 
-    def test_a_hub_that_cannot_be_reached_is_asked_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_hub_that_cannot_be_reached_is_asked_once_and_may_be_there_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.socket() as nobody:  # bound, but nobody listens: connections are refused
             nobody.bind(("127.0.0.1", 0))
             monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
-            with pytest.raises(BadInput, match="tokenizer nobody/nothing: cannot be loaded"):
+            with pytest.raises(BadInput, match="tokenizer nobody/nothing: cannot be loaded") as raised:
                 load_tokenizer("nobody/nothing")
+        assert is_outage(raised.value)

@@ -34,6 +34,12 @@ def because(error: Exception, *causes: Exception) -> Exception:
         (TimeoutError("timed out"), True),
         (because(BadInput("task.yaml", "is missing", "copy it"), FileNotFoundError(errno.ENOENT, "")), False),
         (PermissionError(errno.EACCES, "Permission denied"), False),
+        (PermissionError("Access Denied"), False),  # as object stores say it
+        (because(BadInput("x", "is damaged", "make it again"), OSError("Couldn't deserialize thrift")), False),
+        (because(BadInput("x", "cannot be read", "make it again"), OSError(errno.EMFILE, "Too many open files")), True),
+        (because(OSError(errno.EIO, "Access Denied"), PermissionError("Access Denied")), False),
+        (because(OSError(errno.ETIMEDOUT, "timed out"), TimeoutError("timed out")), True),
+        (because(BadInput("x", "cannot be read", "see"), Changed("y", "changed meanwhile")), True),
     ],
     ids=repr,
 )

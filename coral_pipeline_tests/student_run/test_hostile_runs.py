@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import json
 import os
+import resource
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ from typing import Any
 import pytest
 
 from coral_pipeline.errors import BadInput
+from coral_pipeline.student_run import guarded
 from coral_pipeline.student_run.guarded import JSON_LIMIT
 from coral_pipeline.student_run.reading import StudentRunTables, read_student_run
 from coral_pipeline_tests.student_runs import commit, snapshot_name, write_snapshot, write_student_run
@@ -278,3 +282,47 @@ def test_a_folder_of_snapshots_that_may_not_be_listed() -> None:
         with powerless(), pytest.raises(BadInput, match="Permission denied"):
             read_student_run(run)
         (run / "all_snapshots").chmod(0o755)
+
+
+@contextlib.contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """This process can open so many files more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.dup(0)
+    os.close(spare)  # the lowest that is free, and so all below it are taken
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_machine_out_of_descriptors_says_nothing_about_the_run(snapshots: Path) -> None:
+    whole = read(snapshots)
+    for count in itertools.count():
+        try:
+            with descriptors_left(count):
+                run = read_student_run(snapshots.parent)
+        except OSError as error:
+            assert error.errno == errno.EMFILE and str(error.filename).startswith(str(snapshots.parent))
+        else:
+            break
+    assert run == whole and count > 3, "the run, all_snapshots, a snapshot and a file are open at once"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENFILE, errno.ENOMEM, errno.ETIMEDOUT])
+@pytest.mark.parametrize("file", ["metadata.json", f"shared/attempts/{commit(2)}.json"])
+def test_a_file_that_cannot_be_read_just_now_is_no_bad_file(
+    snapshots: Path, file: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = (snapshots / BAD / file).stat().st_ino
+
+    def read(descriptor: int, size: int) -> bytes:
+        if os.fstat(descriptor).st_ino == failing:
+            raise OSError(number, os.strerror(number))
+        return os.pread(descriptor, size, 0)
+
+    monkeypatch.setattr(guarded.os, "read", read)
+    with pytest.raises(OSError, match=os.strerror(number)) as raised:
+        read_student_run(snapshots.parent)
+    assert raised.value.filename == str(snapshots / BAD / file)
