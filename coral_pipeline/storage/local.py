@@ -17,6 +17,7 @@ from coral_pipeline.tables import text_file
 
 _REPLACING = ".replacing.json"
 """Names of all files of the earlier and of the new version, there while one takes the place of the other."""
+_IN_THE_WAY = "move it away"
 
 
 class LocalStorage:
@@ -68,8 +69,7 @@ class LocalStorage:
 
     def alone(self, asset: str, partition: str) -> AbstractContextManager[None]:
         """As in ``Storage``."""
-        place = self.place(asset, partition)
-        return workshop.alone(place.with_name(f".{place.name}.lock"), partition)
+        return workshop.alone(self.place(asset, partition), partition)
 
     def seal(self, asset: str, partition: str, describe: Describe, files: Iterable[str]) -> None:
         """As in ``Storage``."""
@@ -100,28 +100,46 @@ class LocalStorage:
 def _replace(folder: Path, made: Provenance, aside: Path) -> None:
     """Put what lies in ``aside`` in place of what lies in ``folder``; the earlier folders are left in ``aside``.
 
-    All is written in ``aside`` and only moved from there: a killed process leaves nothing half-written in ``folder``.
+    All is written in ``aside``, and only moved from there when nothing is in the way: a process that is killed
+    leaves nothing half-written in ``folder``, and one that fails leaves the earlier version.
     """
+    _require_free(folder, made)
     names = _names_before(folder, made) | made.files.keys()
+    provenance.write(made, aside)
     with text_file(aside / _REPLACING) as file:
         json.dump(sorted(names), file)
     (aside / _REPLACING).replace(folder / _REPLACING)
     (folder / PROVENANCE_FILE).unlink(missing_ok=True)
     for name in made.folders:
-        target = folder / name
-        if target.is_symlink() or (target.exists() and not target.is_dir()):
-            raise BadInput(target, "lies where a copied folder belongs, but is none", "move it away")
-        if target.exists():
-            target.rename(aside / f".earlier-{name}")
-        (aside / name).rename(target)
+        if (folder / name).exists():
+            (folder / name).rename(aside / f".earlier-{name}")
+        (aside / name).rename(folder / name)
     for name in made.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (aside / name).replace(folder / name)
     for name in names - made.files.keys():
-        (folder / name).unlink(missing_ok=True)
-        _remove_if_empty(folder, (folder / name).parent)
-    provenance.write(made, aside).replace(folder / PROVENANCE_FILE)
+        if name.split("/")[0] not in made.folders:  # an earlier version's file in what is a copied folder now
+            (folder / name).unlink(missing_ok=True)
+            _remove_if_empty(folder, (folder / name).parent)
+    (aside / PROVENANCE_FILE).replace(folder / PROVENANCE_FILE)
     (folder / _REPLACING).unlink()
+
+
+def _require_free(folder: Path, made: Provenance) -> None:
+    """Raise ``BadInput`` where something lies in the way of what is about to be moved there."""
+    for name in made.folders:
+        target = folder / name
+        if target.is_symlink() or (target.exists() and not target.is_dir()):
+            raise BadInput(target, "lies where a copied folder belongs, but is none", _IN_THE_WAY)
+    for name in (*made.files, PROVENANCE_FILE):
+        target = folder / name
+        if target.is_dir() and not target.is_symlink():
+            raise BadInput(target, "is a folder where a file belongs", _IN_THE_WAY)
+        for above in target.parents:
+            if above == folder:
+                break
+            if above.exists() and not above.is_dir():
+                raise BadInput(above, "is a file where a folder belongs", _IN_THE_WAY)
 
 
 def _names_before(folder: Path, made: Provenance) -> set[str]:

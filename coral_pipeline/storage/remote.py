@@ -92,8 +92,7 @@ class RemoteStorage:
 
     def alone(self, asset: str, partition: str) -> AbstractContextManager[None]:
         """As in ``Storage``."""
-        place = self.place(asset, partition)
-        return workshop.alone(place.with_name(f".{place.name}.lock"), partition)
+        return workshop.alone(self.place(asset, partition), partition)
 
     def seal(self, asset: str, partition: str, describe: Describe, files: Iterable[str]) -> None:
         """As in ``Storage``; the files stay in ``place`` too. What is there is moved aside, unless it is the same."""

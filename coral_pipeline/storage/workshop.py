@@ -34,10 +34,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alone(file: Path, thing: str) -> Iterator[None]:
-    """Hold ``file``, made where it is missing, for the length of the block. Raises ``BadInput`` where another does."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def alone(place: Path, thing: str) -> Iterator[None]:
+    """Hold a file beside ``place`` for the length of the block. Raises ``BadInput`` where another process does."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(place.with_name(f".{place.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from coral_pipeline import provenance
 from coral_pipeline.errors import BadInput
-from coral_pipeline.storage import Storage, open_storage
+from coral_pipeline.storage import Storage, archive, open_storage
 from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, put, read, write
 
 
@@ -46,19 +51,89 @@ def test_what_only_the_earlier_version_had_goes_though_its_provenance_is_damaged
 def test_what_a_killed_writer_left_half_replaced_goes_with_the_next_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for move in itertools.count(1):
+        storage = open_storage(tmp_path / f"killed at move {move}")
+        write(storage, BEFORE)
+        put(storage.place(ASSET, PARTITION), {"of others": "1"})
+        killed = 0
+        for content in ({"a": "2", "new": "2", "task/new": "2", "copied/x": "2"}, {"a": "3", "newer": "3"}):
+            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+                stop_at_move(patch, move)
+                killed += 1
+                write(storage, content)
+                killed -= 1
+        write(storage, {"a": "4", "copied/x": "4"})
+        assert read(storage) == {"a": "4", "copied/x": "4", "of others": "1"}
+        if not killed:
+            break
+    assert move > 8
+
+
+def stop_at_move(patch: pytest.MonkeyPatch, number: int) -> None:
+    """As if the process were killed when it moves or removes a file or folder for the ``number``th time."""
+    steps = itertools.count(1)
+
+    def stopping(step: Callable[..., object]) -> Callable[..., object]:
+        def stopped(*arguments: object, **options: object) -> object:
+            if next(steps) == number:
+                raise KeyboardInterrupt
+            return step(*arguments, **options)
+
+        return stopped
+
+    for name in ("replace", "rename", "unlink"):
+        patch.setattr(Path, name, stopping(getattr(Path, name)))
+
+
+IN_THE_WAY: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a file in a copied folder's place": ("copied", lambda path: path.write_text("")),
+    "a link in a copied folder's place": ("copied", lambda path: path.symlink_to("nowhere")),
+    "a folder in a file's place": ("new", lambda path: path.mkdir()),
+    "a file in a folder's place": ("folder", lambda path: path.write_text("")),
+}
+
+
+@pytest.mark.parametrize("what", IN_THE_WAY)
+def test_what_lies_in_the_way_of_a_new_version_is_told_and_the_earlier_one_stays(tmp_path: Path, what: str) -> None:
     storage = open_storage(tmp_path / "output")
-    write(storage, BEFORE)
-    put(storage.place(ASSET, PARTITION), {"of others": "1"})
-    for content in ({"a": "2", "new": "2", "task/new": "2"}, {"a": "3", "newer": "3"}):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("coral_pipeline.storage.local.provenance.write", killed)
-            write(storage, content)
-    write(storage, {"a": "4"})
-    assert read(storage) == {"a": "4", "of others": "1"}
+    write(storage, {"a": "1"})
+    before = storage.provenance(ASSET, PARTITION)
+    name, obstruct = IN_THE_WAY[what]
+    obstruct(storage.place(ASSET, PARTITION) / name)
+    with pytest.raises(BadInput, match=f"run/root/{name}: .*; move it away"):
+        write(storage, {"a": "2", "new": "2", "folder/new": "2", "copied/x": "2"})
+    assert before is not None and storage.provenance(ASSET, PARTITION) == before
+    assert read(storage)["a"] == "1"
 
 
-def killed(*_: object) -> None:
-    raise KeyboardInterrupt
+def test_a_disk_that_is_full_leaves_the_earlier_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = open_storage(tmp_path / "output")
+    write(storage, {"a": "1"})
+    for flush in itertools.count(1):
+        flushes = itertools.count(1)
+
+        def full(_: int, flush: int = flush, flushes: Iterator[int] = flushes) -> None:
+            if next(flushes) == flush:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        before = storage.provenance(ASSET, PARTITION)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            try:
+                write(storage, {"a": "2"})
+                break
+            except OSError:
+                assert before is not None and storage.provenance(ASSET, PARTITION) == before
+                assert read(storage) == {"a": "1"}
+    assert flush > 2 and read(storage) == {"a": "2"}
+
+
+def test_files_that_become_a_copied_folder_do_not_take_it_with_them(storage: Storage) -> None:
+    write(storage, {"a": "1", "task/x": "1", "task/old": "1"})
+    with storage.writing(ASSET, PARTITION, lambda folder: described(folder, folders={"task": "1"})) as out:
+        put(out, {"a": "2", "task/x": "2"})
+        provenance.write_checksums(out / "task", out / archive.checksums_of("task"))
+    assert read(storage) == {"a": "2", "task/x": "2"}
 
 
 def test_a_making_that_fails_leaves_the_earlier_one(storage: Storage) -> None:
