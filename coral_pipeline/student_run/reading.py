@@ -24,11 +24,10 @@ from coral_pipeline.student_run.layout import (
     parse_snapshot_name,
     unicode_text,
 )
+from coral_pipeline.student_run.task_config import YAML_ERRORS
 
 TASK_LIMIT = 2**20
 """Bytes of the largest task.yaml that is read."""
-# Beside its own errors PyYAML lets through what its constructors meet in a scalar such as `!!int ""`.
-_YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _WHAT_IT_IS = (
     f"a Student run holds {TASK_FILE} and {SNAPSHOTS_FOLDER}/; `coral-pipeline import-run` makes one from a CORAL run"
 )
@@ -70,7 +69,7 @@ def read_direction(student_run: Path) -> Direction:
             task = yaml.safe_load(run.read(TASK_FILE, TASK_LIMIT))
         except Unreadable as unreadable:
             raise BadInput(path, str(unreadable), _WHAT_IT_IS) from unreadable
-        except _YAML_ERRORS as error:
+        except YAML_ERRORS as error:
             problem = " ".join(str(error).split())
             raise BadInput(path, f"is not YAML ({problem})", "give CORAL's own task configuration") from error
     if not isinstance(task, dict):

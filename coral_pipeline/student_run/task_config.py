@@ -20,14 +20,14 @@ ASSIGNMENT_SETTINGS = ("count", "runtime", "model")
 MOST_VALUES = 100_000
 """Values of a configuration; YAML aliases can stand for more than memory holds."""
 
-_SECRET_NAME = r"(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|password|passwd|token|credentials?)"
+_SECRET_NAME = r"(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|password|passwd|token|credential)s?"
 _SECRET_KEY = re.compile(rf"(?:.*[_-])?{_SECRET_NAME}", re.IGNORECASE)
-_SECRET_ASSIGNMENT = re.compile(rf"(\b\w*{_SECRET_NAME}=)\S+", re.IGNORECASE)
+_SECRET_ASSIGNMENT = re.compile(rf"(\b\w*{_SECRET_NAME})=(\S+)", re.IGNORECASE)
 _URL_USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE)
 _HOME = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s'\"]+|(?<![\w.])/root(?=/)")
 _WHOLE_PATH = re.compile(r"(?:/|~|[A-Za-z]:[\\/])\S*")
-# Beside its own errors PyYAML lets through what its constructors meet in a scalar such as `!!int ""`.
-_YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
+YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
+"""What reading YAML raises: its own errors, and what PyYAML's constructors meet in a scalar such as ``!!int ""``."""
 
 
 def student_task(config: bytes) -> str:
@@ -39,17 +39,20 @@ def student_task(config: bytes) -> str:
         task = {name: value[name] for name in SECTIONS if name in value}
         task["agents"] = _agents(value.get("agents"))
         cleaned = _Cleaner(_machine_folders(value.get("workspace"))).clean(task)
-    except _YAML_ERRORS as error:
+    except YAML_ERRORS as error:
         raise ValueError(" ".join(str(error).split())) from error
     return str(yaml.safe_dump(cleaned, sort_keys=False, allow_unicode=True, width=100))
 
 
 def private_names(task: str) -> list[str]:
-    """Names of what only the task's grader may see (``grader.private``), as they lie in CORAL's ``.coral/private``."""
+    """Names of what only the task's grader may see (``grader.private``), as they lie in CORAL's ``.coral/private``.
+
+    Each once: of several paths that end in one name CORAL keeps the last.
+    """
     grader = yaml.safe_load(task).get("grader")
     private = grader.get("private") if isinstance(grader, dict) else None
     paths = [path for path in private if isinstance(path, str)] if isinstance(private, list) else []
-    return [name for path in paths if (name := PurePosixPath(path).name) not in ("", "..")]
+    return [name for name in dict.fromkeys(PurePosixPath(path).name for path in paths) if name not in ("", "..")]
 
 
 def _agents(agents: Any) -> dict[str, Any]:
@@ -90,7 +93,7 @@ class _Cleaner:
         return self._clean_text(value) if isinstance(value, str) else value
 
     def _clean_text(self, text: str) -> str:
-        text = _SECRET_ASSIGNMENT.sub(r"\1", text)
+        text = _SECRET_ASSIGNMENT.sub(lambda found: found[0] if _is_count(*found.groups()) else f"{found[1]}=", text)
         text = _URL_USER.sub(r"\1", text)
         text = self._machine_folders.sub("", text)
         text = _HOME.sub("~", text)
@@ -98,4 +101,11 @@ class _Cleaner:
 
 
 def _is_secret(key: Any, value: Any) -> bool:
-    return isinstance(key, str) and isinstance(value, str) and _SECRET_KEY.fullmatch(key) is not None
+    if not isinstance(key, str) or value is None or isinstance(value, bool):
+        return False
+    return _SECRET_KEY.fullmatch(key) is not None and not _is_count(key, value)
+
+
+def _is_count(key: str, value: Any) -> bool:
+    """As in ``max_tokens: 5``."""
+    return key.lower().endswith("tokens") and str(value).isdecimal()

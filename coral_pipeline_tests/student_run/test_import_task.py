@@ -55,6 +55,7 @@ def test_gateway_runtime_options_workspace_and_run_are_left_behind() -> None:
         ("run /usr/bin/env python", "run /usr/bin/env python"),
         ("a/b and 1/2", "a/b and 1/2"),
         ("OPENAI_API_KEY=sk-123 HF_TOKEN=hf-1 N=2 make", "OPENAI_API_KEY= HF_TOKEN= N=2 make"),
+        ("HF_TOKENS=a,b MAX_TOKENS=5 --max-tokens=5 make", "HF_TOKENS= MAX_TOKENS=5 --max-tokens=5 make"),
         ("pip install git+https://me:pw@example.org/x", "pip install git+https://example.org/x"),
     ],
 )
@@ -68,15 +69,18 @@ def test_paths_and_secrets_in_text(value: str, expected: str) -> None:
 
 
 def test_secrets_by_their_name() -> None:
-    args = {"api_key": "k", "OPENAI_API_KEY": "k", "judge-token": "k", "password": "k", "max_tokens": 5, "key": "k"}
-    assert cleaned({"grader": {"args": args}})["grader"]["args"] == {
-        "api_key": "",
-        "OPENAI_API_KEY": "",
-        "judge-token": "",
-        "password": "",
-        "max_tokens": 5,
-        "key": "k",
+    secret = {
+        "api_key": "k",
+        "OPENAI_API_KEY": "k",
+        "judge-token": "k",
+        "password": 123456,
+        "credentials": {"user": "u", "key": "s3cr3t"},
+        "api_keys": ["sk-1"],
+        "tokens": ["hf"],
+        "HF_TOKENS": "hf",
     }
+    kept = {"max_tokens": 5, "key": "k", "token": None, "use_credentials": True, "tokenizer": "t", "passwordless": "x"}
+    assert cleaned({"grader": {"args": secret | kept}})["grader"]["args"] == dict.fromkeys(secret, "") | kept
 
 
 @pytest.mark.parametrize(
@@ -124,6 +128,14 @@ def test_what_only_the_grader_may_see_comes_along(tmp_path: Path) -> None:
     assert (student / "private" / "cases" / "hard.txt").read_text() == "hard"
     assert (student / "grader" / "grader.py").is_file()
     import_run(run.path, student)
+
+
+def test_of_private_files_that_share_a_name_the_one_that_coral_kept_comes_along(tmp_path: Path) -> None:
+    run = CoralRun(tmp_path / "run", config="grader: {private: [a/x.csv, b/x.csv]}\n")
+    run.attempt(1.0)
+    (run.path / ".coral" / "private" / "x.csv").write_text("b")
+    import_run(run.path, tmp_path / "student")
+    assert [path.read_text() for path in (tmp_path / "student" / "private").iterdir()] == ["b"]
 
 
 def test_the_direction_of_the_run_is_kept(tmp_path: Path) -> None:
