@@ -193,7 +193,9 @@ class TestNotThere:
         with pytest.raises(BadInput, match="cannot be loaded"):
             load_tokenizer(str(tmp_path))
 
-    def test_a_hub_that_cannot_be_reached_is_asked_once_and_may_be_there_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_hub_that_cannot_be_reached_is_asked_once_and_may_be_there_later(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with socket.socket() as nobody:  # bound, but nobody listens: connections are refused
             nobody.bind(("127.0.0.1", 0))
             monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
