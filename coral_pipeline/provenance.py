@@ -10,12 +10,13 @@ import datetime as dt
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import UNDECIDING
@@ -26,6 +27,16 @@ CHECKSUMS_FOLDER, CHECKSUMS_SUFFIX = "checksums", ".sha256"
 """Beside copied folders: a file for each of them that ``sha256sum --check`` reads."""
 MAKE_AGAIN = "make the partition again"
 _CHUNK = 1 << 20
+
+
+def _confined(name: str) -> str:
+    if any(part in ("", ".", "..") for part in re.split(r"[/|]", name)):
+        raise ValueError("does not name something inside a folder")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_confined)]
+"""Of something in a folder, ``/`` or (partitions) ``|`` between the parts: it never leads out of it."""
 
 
 class _Record(BaseModel):
@@ -43,8 +54,8 @@ class Checksum(_Record):
 class Input(_Record):
     """One partition of an asset that something was made from; asset ``student_run`` is the Student run itself."""
 
-    asset: str
-    partition: str
+    asset: Name
+    partition: Name
     version: str
     """Of its contents, when it was read."""
 
@@ -53,8 +64,8 @@ class Provenance(_Record):
     """What the files of one partition are and what they were made from."""
 
     format: Literal[1] = 1
-    asset: str
-    partition: str
+    asset: Name
+    partition: Name
     """``<student_run>`` or ``<student_run>|<root>``."""
     code: int
     """Number of the code that makes the asset; raised whenever a change of it changes what the asset holds."""
@@ -63,9 +74,9 @@ class Provenance(_Record):
     inputs: tuple[Input, ...]
     version: str = ""
     """Of the contents of the tables, whatever their encoding."""
-    folders: dict[str, str] = {}
+    folders: dict[Name, str] = {}
     """Version of each copied folder beside the tables, by name."""
-    files: dict[str, Checksum] = {}
+    files: dict[Name, Checksum] = {}
     """By path relative to the partition's folder, ``/`` between the parts."""
     run_id: str = ""
     """Dagster run that made them."""
@@ -184,6 +195,22 @@ def read_checksums(target: Path) -> dict[str, str]:
             name = name.replace("\\\\", "\0").replace("\\n", "\n").replace("\0", "\\")
         found[name] = digest
     return found
+
+
+def copy_changes(folder: Path, target: Path, apart_from: Container[str] = ()) -> Iterator[tuple[str, str]]:
+    """Name and what is the matter, per file of a copied ``folder`` that is not as ``write_checksums`` found it.
+
+    ``apart_from``: names of files that came later. Raises ``BadInput`` where the checksums in ``target`` are damaged.
+    """
+    recorded = read_checksums(target)
+    found = {name for name in files_below(folder) if name not in apart_from}
+    for name in sorted(recorded.keys() | found):
+        if name not in found:
+            yield name, "is missing"
+        elif name not in recorded:
+            yield name, "should not be there: it was not copied with the others"
+        elif (now := checksum(folder / name).sha256) != recorded[name]:
+            yield name, f"has changed (SHA-256 {now[:12]}…; recorded: {recorded[name][:12]}…)"
 
 
 def checksums(folder: Path, names: Iterable[str]) -> dict[str, Checksum]:

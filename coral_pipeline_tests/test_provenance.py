@@ -65,6 +65,33 @@ def test_every_file_that_changed_or_is_gone_is_named(tree: Path) -> None:
     assert [line.split(":")[0] for line in provenance.changes(record, tree)] == ["code/new\nline", "code/solve.py"]
 
 
+def test_every_file_of_a_copied_folder_that_is_not_as_it_was_is_named(tree: Path) -> None:
+    target = tree.parent / "root.sha256"
+    provenance.write_checksums(tree, target)
+    assert list(provenance.copy_changes(tree, target)) == []
+    (tree / "code" / "solve.py").write_bytes(b"another")
+    (tree / "code" / "new\nline").unlink()
+    for later in ("code/more", "mark"):
+        (tree / later).write_bytes(b"")
+    found = [(name, problem.split(" (")[0]) for name, problem in provenance.copy_changes(tree, target, {"mark"})]
+    assert found == [
+        ("code/more", "should not be there: it was not copied with the others"),
+        ("code/new\nline", "is missing"),
+        ("code/solve.py", "has changed"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "a//x", "", ".", "a/", "run|..", "run|/x"])
+def test_a_record_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / PROVENANCE_FILE
+    checksum = provenance.Checksum(bytes=1, sha256="0")
+    leads_out = Input.model_construct(asset="selected_roots", partition=name, version="1")
+    for fields in ({"files": {name: checksum}}, {"folders": {name: "1"}}, {"inputs": (leads_out,)}):
+        file.write_text(made().model_copy(update=fields).sealed().text())
+        with pytest.raises(BadInput, match=f"{PROVENANCE_FILE}: is damaged .*inside a folder"):
+            provenance.read(tmp_path)
+
+
 def test_checksums_are_those_of_sha256sum_whatever_the_names(tree: Path) -> None:
     target = tree.parent / "checksums" / "root.sha256"
     provenance.write_checksums(tree, target)

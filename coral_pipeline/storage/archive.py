@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coral_pipeline import provenance
 from coral_pipeline.errors import BadInput
-from coral_pipeline.provenance import CHECKSUMS_FOLDER, CHECKSUMS_SUFFIX, MAKE_AGAIN, read_checksums
+from coral_pipeline.provenance import CHECKSUMS_FOLDER, CHECKSUMS_SUFFIX, MAKE_AGAIN
 
 SUFFIX = ".tar"
 
@@ -35,12 +35,7 @@ def checksums_of(folder: str) -> str:
 
 def problem_of(folder: Path, checksums: Path) -> str | None:
     """How the files below ``folder`` differ from what ``checksums`` says, the first difference; None if they do not."""
-    recorded = read_checksums(checksums)
-    found = {name: provenance.checksum(folder / name).sha256 for name in provenance.files_below(folder)}
-    for name in sorted(recorded.keys() | found.keys()):
-        if recorded.get(name) != found.get(name):
-            return f"{name}: " + ("is missing" if name not in found else "has changed or is not on record")
-    return None
+    return next((f"{name}: {problem}" for name, problem in provenance.copy_changes(folder, checksums)), None)
 
 
 def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -45,6 +45,9 @@ class Storage(Protocol):
     def fetch_folder(self, asset: str, partition: str, name: str) -> Path:
         """The same of one copied folder, which lies in the one that ``fetch`` gives."""
 
+    def is_being_written(self, asset: str, partition: str) -> bool:
+        """Whether what ``fetch`` gave may be half of one making and half of another until a writer is done."""
+
     def writing(self, asset: str, partition: str, describe: Describe) -> AbstractContextManager[Path]:
         """An empty folder to write the partition in; when the block ends well it replaces the earlier one.
 

@@ -53,6 +53,10 @@ class LocalStorage:
         """As in ``fetch``."""
         return self.place(asset, partition) / name
 
+    def is_being_written(self, asset: str, partition: str) -> bool:
+        """Whether a process of this machine replaces the partition now, or grows it."""
+        return workshop.is_held(self.place(asset, partition))
+
     @contextmanager
     def writing(self, asset: str, partition: str, describe: Describe) -> Iterator[Path]:
         """As in ``Storage``."""

@@ -76,6 +76,10 @@ class RemoteStorage:
                 self._cache.keep(aside / name, folder / name)
         return folder / name
 
+    def is_being_written(self, asset: str, partition: str) -> bool:
+        """Never: what was fetched is one version."""
+        return False
+
     @contextmanager
     def writing(self, asset: str, partition: str, describe: Describe) -> Iterator[Path]:
         """As in ``Storage``."""

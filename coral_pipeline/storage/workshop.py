@@ -37,7 +37,7 @@ def locked(folder: Path) -> Iterator[None]:
 def alone(place: Path, thing: str) -> Iterator[None]:
     """Hold a file beside ``place`` for the length of the block. Raises ``BadInput`` where another process does."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(place.with_name(f".{place.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(_beside(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,6 +46,11 @@ def alone(place: Path, thing: str) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def is_held(place: Path) -> bool:
+    """Whether someone is in ``locked`` or ``alone`` with ``place``. Nothing is made to find out."""
+    return any(map(_is_locked, (place, _beside(place))))
 
 
 @contextmanager
@@ -65,6 +70,24 @@ def workshop(inside: Path) -> Iterator[Path]:
         if path.exists():
             remove_tree(path)
         os.close(in_use)
+
+
+def _beside(place: Path) -> Path:
+    return place.with_name(f".{place.name}.lock")
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def _is_at(folder: Path, descriptor: int) -> bool:
