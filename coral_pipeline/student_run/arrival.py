@@ -2,8 +2,8 @@
 
 Nothing in a Student run says that it is complete: ``cp``, ``rsync`` and ``coral-pipeline import-run`` all put
 task.yaml and snapshot after snapshot in their place. So it is looked at more than once, and is complete when
-everything it needs is there, no unfinished copy's temporary file lies in it, and nothing has changed for a
-while. Changes are told by ``ctime``, which a copy cannot set back as it does ``mtime``.
+everything it needs is there, nothing unfinished lies at its top or among its snapshots, and nothing has changed
+for a while. Changes are told by ``ctime``, which a copy cannot set back as it does ``mtime``.
 
 A glance costs a few ``stat`` calls whatever the size of the run; only a run that is new, or whose glance has
 changed, is looked at closely. A change deep inside a snapshot that has been there before shows in neither.
@@ -25,11 +25,10 @@ from coral_pipeline.student_run.layout import (
     parse_snapshot_name,
 )
 
-_BEING_WRITTEN = re.compile(
-    r"\.partial"  # import-run's scratch folder
-    r"|\.~tmp~"  # rsync --delay-updates
-    r"|\..+\.[A-Za-z0-9]{6}"  # rsync's file on its way: .task.yaml.Xa81bQ
-)
+_SCRATCH = frozenset({".partial", ".~tmp~"})
+"""Folders of ``import-run`` and of ``rsync --delay-updates``."""
+_ON_ITS_WAY = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
+"""What rsync calls a file until it is whole: ``.task.yaml.Xa81bQ``."""
 _DIGITS = 32
 _GRADING = (GRADER_FOLDER, PRIVATE_FOLDER)
 _TOP = (TASK_FILE, SNAPSHOTS_FOLDER, *_GRADING)
@@ -68,12 +67,18 @@ def close_look(student_run: Path) -> str:
 
 def _require(top: Iterable[str], snapshots: Iterable[str]) -> None:
     for name in (*top, *snapshots):
-        if _BEING_WRITTEN.fullmatch(name):
+        if _is_unfinished(name):
             raise Incomplete(f"is still being written ({name}); where nothing writes to it any more, remove that")
     if TASK_FILE not in top:
         raise Incomplete(f"has no {TASK_FILE}; copy the task's there")
     if not any(map(parse_snapshot_name, snapshots)):
         raise Incomplete(f"has no snapshots in {SNAPSHOTS_FOLDER}/; copy them, or make them with import-run")
+
+
+def _is_unfinished(name: str) -> bool:
+    if found := _ON_ITS_WAY.fullmatch(name):
+        return found[1] == TASK_FILE or parse_snapshot_name(found[1]) is not None
+    return name in _SCRATCH
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

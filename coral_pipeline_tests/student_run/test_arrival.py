@@ -63,7 +63,11 @@ MISSING: dict[str, tuple[Callable[[Path], object], str]] = {
     "snapshots": (lambda run: shutil.rmtree(run / "all_snapshots"), "has no all_snapshots/"),
     "snapshot": (lambda run: [shutil.rmtree(s) for s in (run / "all_snapshots").iterdir()], "has no snapshots in"),
     "import": (lambda run: (run / ".partial").mkdir(), r"is still being written \(.partial\)"),
-    "rsync": (lambda run: (run / "all_snapshots" / ".eval-1.aB3xYz").touch(), r"being written \(.eval-1.aB3xYz\)"),
+    "rsync": (lambda run: (run / ".task.yaml.Xa81bQ").touch(), r"being written \(.task.yaml.Xa81bQ\)"),
+    "rsync among the snapshots": (
+        lambda run: (run / "all_snapshots" / f".{snapshot_name(9)}.aB3xYz").touch(),
+        r"being written \(.eval-000009-.*aB3xYz\)",
+    ),
 }
 
 
@@ -73,6 +77,12 @@ def test_what_a_run_lacks_is_told_with_the_mend(run: Path, what: str) -> None:
     remove(run)
     with pytest.raises(Incomplete, match=message):
         close_look(run)
+
+
+@pytest.mark.parametrize("name", [".env.sample", ".x.backup", ".gitignore", "all_snapshots/.notes.backup"])
+def test_a_hidden_file_of_the_user_s_own_does_not_keep_it_waiting(run: Path, name: str) -> None:
+    (run / name).touch()
+    close_look(run)
 
 
 @pytest.mark.parametrize("what", ["task.yaml", "grader/grader.py", "private/answers.json"])
