@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Direction = Literal["maximize", "minimize"]
 """Which scores are better. An *oriented* score is the score for ``maximize``, its negative for ``minimize``."""
@@ -524,3 +525,16 @@ class ReportSettings(Settings):
 
 UNDECIDING = {"embedded": set(EmbeddedSettings.UNDECIDING), "opencode": set(OpenCodeSettings.UNDECIDING)}
 """Settings, by section, that change nothing in what is made."""
+OF_TEACHER = {"embedded": "embedded", "simulated": "simulation", "opencode": "opencode"}
+"""Section of each Teacher that has one, by its name."""
+
+
+def with_defaults(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of settings as they were recorded; what a later version of the code has added stands at its default.
+
+    So they are those of now where that version would do the same. Just as they are where it cannot read them.
+    """
+    try:
+        return PipelineSettings.model_validate(recorded).model_dump(mode="json", include=set(recorded))
+    except ValidationError:
+        return dict(recorded)

@@ -11,7 +11,8 @@ from coral_pipeline.content import digest_of
 from coral_pipeline.content import folder_version as folder_version
 from coral_pipeline.content import root_version as root_version
 from coral_pipeline.content import tables_version as tables_version
-from coral_pipeline.settings import UNDECIDING, PipelineSettings
+from coral_pipeline.content import task_version as task_version
+from coral_pipeline.settings import OF_TEACHER, UNDECIDING, PipelineSettings
 
 CODE = {
     "filtered_snapshots": 2,
@@ -31,8 +32,6 @@ SETTINGS = {
     "advantage_batches": {"credit"},
 }
 """Sections of the settings that change what an asset holds; the Teacher's own section joins them."""
-OF_TEACHER = {"embedded": "embedded", "simulated": "simulation", "opencode": "opencode"}
-"""Section of each Teacher that has one."""
 WHERE_MODELS_RUN: dict[str, Any] = {"opencode": {"endpoint", "api_key_variable"}, "credit": {"http": {"url"}}}
 """Settings that are nobody's business later; addresses may hold a password."""
 DATA_VERSION_TAG = "dagster/data_version"

@@ -12,7 +12,7 @@ from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE, ExploredTree, read_tree_info
 from coral_pipeline.search.explorer import Explorer, Observer, SearchHalted
-from coral_pipeline.search.journal import Header, Journal, header
+from coral_pipeline.search.journal import Journal, header
 from coral_pipeline.search.output import is_written, write_tree
 from coral_pipeline.search.progress import best_score, tokens
 from coral_pipeline.search.rules import good_leaves
@@ -102,8 +102,7 @@ def explore_root(
     happened. Raises ``SearchHalted`` where the Teacher or the disk fails for good (resume when it is mended),
     ``Stopped`` where ``stop`` was set, ``BadInput`` where ``out`` belongs to another tree or process.
     """
-    identity = header(root, direction, settings, teacher)
-    with Journal.open(out / WORK_FOLDER, identity) as journal:
+    with Journal.open(out / WORK_FOLDER, header(root, direction, settings, teacher)) as journal:
         was_finished = journal.done and is_written(out)
         if not resume and not was_finished and (journal.begun or (out / TREE_FILE).exists()):
             raise BadInput(out, "a tree was begun there", "pass --resume to go on with it, or choose another folder")
@@ -120,13 +119,13 @@ def explore_root(
         reason = explorer.run()
         journal.require_only(edge.name for edge in tree.edges)
         if not was_finished:
-            _finish(tree, journal, identity, out)
+            _finish(tree, journal, out)
     return _summary(tree, reason, disk_bytes(out), was_finished)
 
 
-def _finish(tree: Tree, journal: Journal, identity: Header, out: Path) -> None:
+def _finish(tree: Tree, journal: Journal, out: Path) -> None:
     try:
-        write_tree(tree, journal, identity, out)
+        write_tree(tree, journal, journal.header, out)
         journal.record_done()
     except (OSError, InfrastructureFault) as error:
         raise SearchHalted(

@@ -22,7 +22,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.search.records import RecordFile
 from coral_pipeline.search.transcripts import Transcript, check_transcript, read_transcript, write_transcript
 from coral_pipeline.search.tree import FailureReason, RootNode
-from coral_pipeline.settings import Direction, SearchSettings
+from coral_pipeline.settings import OF_TEACHER, Direction, SearchSettings, with_defaults
 from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Message, Teacher, Turn
 
 FORMAT = 1
@@ -102,6 +102,8 @@ class Journal:
         self._file = RecordFile(folder / JOURNAL_FILE)
         self._turns: dict[str, list[TurnRecord]] = {}
         self._edges: dict[str, EdgeRecord] = {}
+        self.header = expected
+        """With what the tree was begun."""
         self.done = False
         """The tables of the finished tree were written."""
         try:
@@ -190,7 +192,7 @@ class Journal:
             except ValidationError as error:
                 raise self._other_rules(f"record {number} is not of format {FORMAT}") from error
             if number == 1:
-                self._require_same(expected, record)
+                self.header = self._same(expected, record)
             elif isinstance(record, TurnRecord):
                 if record.transcript is not None:
                     check_transcript(self._folder, record.transcript)
@@ -201,15 +203,16 @@ class Journal:
                 self.done = True
         self._file.records.clear()
 
-    def _require_same(self, expected: Header, found: BaseModel) -> None:
-        if found == expected:
-            return
-        differences = "; ".join(_differences(found.model_dump(mode="json"), expected.model_dump(mode="json")))
-        raise OtherTree(
-            self._file.path,
-            f"was begun for another tree: {differences}",
-            "resume with what it was begun with, or explore into another folder",
-        )
+    def _same(self, expected: Header, found: _AnyRecord) -> Header:
+        if not isinstance(found, Header):
+            raise self._other_rules("record 1 is no header")
+        if differences := "; ".join(_differences(_filled(found), _filled(expected))):
+            raise OtherTree(
+                self._file.path,
+                f"was begun for another tree: {differences}",
+                "resume with what it was begun with, or explore into another folder",
+            )
+        return found
 
     def _other_rules(self, problem: str) -> BadInput:
         return BadInput(
@@ -217,6 +220,15 @@ class Journal:
             f"was written by another version: {problem}",
             "finish the tree with that version, or explore into another folder",
         )
+
+
+def _filled(header: Header) -> dict[str, Any]:
+    """The header's fields, settings that joined since it was written among them."""
+    fields, section = header.model_dump(mode="json"), OF_TEACHER.get(header.teacher.get("name", ""))
+    fields["settings"] = with_defaults({"search": header.settings})["search"]
+    if section and "settings" in header.teacher:
+        fields["teacher"]["settings"] = with_defaults({section: header.teacher["settings"]})[section]
+    return fields
 
 
 def _differences(found: Mapping[str, Any], expected: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -22,11 +22,14 @@ from hypothesis import strategies as st
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.search.explorer import SearchHalted
+from coral_pipeline.search.journal import OtherTree
 from coral_pipeline.search.records import RecordFile, decode, encode
-from coral_pipeline.settings import RetrySettings
+from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings, RetrySettings, SimulationSettings
 from coral_pipeline.teacher.protocol import InfrastructureFault
 from coral_pipeline_tests.search.growing import ROOT, AnswerTeacher
 from coral_pipeline_tests.search.on_disk import contents, explore, journal, talkative
+
+SECTIONS = {"simulated": SimulationSettings(), "embedded": EmbeddedSettings(), "opencode": OpenCodeSettings()}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def records(folder: Path) -> list[dict]:
     return [json.loads(line) for line in journal(folder).read_bytes().splitlines()]
+
+
+def without_crc(record: dict) -> dict:
+    return {name: value for name, value in record.items() if name != "crc"}
 
 
 def interrupted(finished: Path, folder: Path, cut: bytes) -> Path:
@@ -161,6 +168,36 @@ def test_a_journal_of_another_tree_is_refused_naming_what_differs(finished: Path
         explore(folder, **change)
     assert told in str(refused.value)
     assert str(refused.value).count(", now ") == 1, "the one field and no other"
+
+
+@pytest.mark.parametrize("teacher", ["answers", "simulated", "embedded", "opencode"])
+def test_a_setting_that_joined_since_with_its_default_stops_no_tree(tmp_path: Path, teacher: str) -> None:
+    """At the end of the settings, within a group of them, and among the teacher's own."""
+    kept = {"seed": 0} | ({"settings": own.model_dump(mode="json")} if (own := SECTIONS.get(teacher)) else {})
+    explore(tmp_path, AnswerTeacher(talkative, name=teacher, described=kept))
+    written = contents(tmp_path)
+    first, *rest = records(tmp_path)
+    del first["crc"], first["settings"]["exempt_depth"], first["settings"]["soft_weights"]["outcome"]
+    if own:
+        first["teacher"]["settings"].popitem()
+    journal(tmp_path).write_bytes(b"".join([encode(first), *(encode(without_crc(record)) for record in rest[:-3])]))
+    for name in written:
+        (tmp_path / name).unlink()
+    explore(tmp_path, AnswerTeacher(talkative, name=teacher, described=kept))
+    again = contents(tmp_path)
+    assert {name for name in written if again[name] != written[name]} == {"tree.json"}
+    began = json.loads(again["tree.json"])["configuration"]
+    assert began == {"search": first["settings"], "teacher": first["teacher"]}
+    with pytest.raises(BadInput, match=r"settings\.exempt_depth was 2, now 7"):
+        explore(tmp_path, AnswerTeacher(talkative, name=teacher, described=kept), exempt_depth=7)
+
+
+def test_a_setting_that_is_gone_since_makes_another_tree(finished: Path, tmp_path: Path) -> None:
+    header, *rest = records(finished)
+    header["settings"]["patience"] = 3
+    cut = b"".join(encode(without_crc(record)) for record in (header, *rest))
+    with pytest.raises(OtherTree, match=r"settings\.patience was 3, now absent"):
+        explore(interrupted(finished, tmp_path, cut))
 
 
 def test_patience_with_faults_is_not_part_of_a_trees_identity(finished: Path, tmp_path: Path) -> None:
