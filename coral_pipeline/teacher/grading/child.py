@@ -1,11 +1,12 @@
 """Run by the teacher in a process of its own: grade one code folder, write the result to a pipe.
 
-``python child.py REQUEST CHANNEL``: REQUEST is JSON (see ``grade``), CHANNEL an
-open file descriptor. Programs that the grader starts do not inherit it. Nothing of the package is imported.
+``python child.py REQUEST CHANNEL``: REQUEST is JSON (see ``grade``), CHANNEL an open file descriptor. On it go
+``STARTED`` and then the report. Nothing of the package is imported.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -15,14 +16,21 @@ import types
 from importlib import import_module
 from typing import Any
 
+STARTED = b"\n"
+"""Goes ahead of everything: the machine has done its part. White space, to a reader of JSON."""
+REPORT_BYTES = 1 << 20
+"""Longer reports go without their metadata."""
 FEEDBACK_CHARACTERS = 20_000
-"""Longer feedback is cut: it has to fit the pipe's limit."""
+"""Longer feedback is cut: with it alone a report is never too long."""
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _CAP_SYS_PTRACE = 1, 4, 24, 19
 
 
 def main() -> None:
     """Grade, then report: ``{"score", "feedback", "metadata"}`` or ``{"error", "traceback"}``."""
     request, channel = json.loads(sys.argv[1]), int(sys.argv[2])
-    os.set_inheritable(channel, False)
+    shut_off(channel)
+    os.write(channel, STARTED)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # what is ignored here, graded programs would ignore too
     sys.dont_write_bytecode = True
@@ -32,11 +40,45 @@ def main() -> None:
     except Exception as error:  # whatever a grader raises is a crashed attempt, as in CORAL's own daemon
         import traceback
 
-        report = {"error": str(error), "traceback": traceback.format_exc()[-FEEDBACK_CHARACTERS:]}
-    # Bytes that a grader could not decode, and passed on, are no text; they become question marks.
-    told = json.dumps(report, default=str, ensure_ascii=False).encode(errors="replace")
+        trace = traceback.format_exc()[-FEEDBACK_CHARACTERS:]
+        report = {"error": str(error)[:FEEDBACK_CHARACTERS], "traceback": trace}
     with os.fdopen(channel, "wb") as pipe:
-        pipe.write(told)
+        pipe.write(told(report))
+    os._exit(0)  # what goes wrong when a library is taken down would say nothing about the score
+
+
+def shut_off(channel: int) -> None:
+    """Close the ways in which a program that the grader starts could reach this process, and so the channel.
+
+    They would be to inherit the descriptor, to open it or this memory in ``/proc``, and to trace: all denied to
+    the same user's programs once a process is not dumpable, and to root's once they lack the capability.
+    """
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_PTRACE, 0, 0, 0)  # of what is executed from here; refused unless root
+    # Whoever ends families by their markers cannot see that of such a process: it ends with the one that began it.
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.set_inheritable(channel, False)
+
+    def in_fork() -> None:
+        os.close(channel)
+        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+    os.register_at_fork(after_in_child=in_fork)
+
+
+def told(report: dict[str, Any]) -> bytes:
+    """The report as JSON; without its metadata where these are too long, or cannot be told."""
+
+    def text(content: dict[str, Any]) -> bytes:
+        # Bytes that a grader could not decode, and passed on, are no text; they become question marks.
+        return json.dumps(content, default=str, ensure_ascii=False).encode(errors="replace")
+
+    try:
+        whole = text(report)
+    except (TypeError, ValueError, RecursionError):
+        whole = None
+    return whole if whole is not None and len(whole) <= REPORT_BYTES else text({**report, "metadata": {}})
 
 
 def grade(request: dict[str, Any]) -> dict[str, Any]:

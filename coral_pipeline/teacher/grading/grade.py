@@ -1,8 +1,9 @@
 """Grading a code folder with the task's own grader, apart from the agent: own process, own folder, own channel.
 
-The grader sees a checkout of the graded commit, not the agent's fork, and reports through a pipe that the
-programs it starts do not inherit. The score is what came through the pipe: whatever the graded program
-prints, and whatever it writes into the attempts, changes nothing.
+The grader sees a checkout of the graded commit, not the agent's fork, and reports through a pipe that no
+program it starts can reach (``child.shut_off``). The score is what came through the pipe from a grader that ended
+well: whatever the graded program prints, writes into the attempts, or kills, changes nothing. A grader that
+imports the graded code, and so has it run in its own process, believes that code by its nature.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from coral_pipeline.scores import numeric
 from coral_pipeline.settings import orient
 from coral_pipeline.teacher.grading import child
 from coral_pipeline.teacher.grading.task import Task
-from coral_pipeline.teacher.processes import ProcessFamily
+from coral_pipeline.teacher.processes import Finished, ProcessFamily
+from coral_pipeline.teacher.protocol import InfrastructureFault
 
 CHILD = Path(child.__file__)
 STAND_IN = CHILD.parent / "stand_in"
-_CHANNEL_BYTES = 1 << 20
-_OUTPUT_BYTES = 0
-"""What a grader prints is nobody's business."""
+PRIVATE = "private"
+"""Name of the folder, beside the checkout, in which the grader finds its own files."""
+_OUTPUT_BYTES = 2_000
+"""Of what is printed where no grader started; what a grader prints is nobody's business."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,10 @@ def grade(
 ) -> Verdict:
     """Grade ``folder/<commit>``, a checkout of the commit, and compare with the session's best score so far.
 
-    ``folder`` is for this eval alone; the grader's own files are linked in beside the checkout.
+    ``folder`` is for this eval alone; the grader's own files are linked in beside the checkout. Raises
+    ``InfrastructureFault`` where the grader's process does not come to start, ``Stopped`` as ``ProcessFamily.run``.
     """
-    private = folder / "private"
+    private = folder / PRIVATE
     private.mkdir()
     for name, source in task.private.items():
         (private / name).symlink_to(source)
@@ -103,17 +107,28 @@ def grade(
         env=env,
         timeout=timeout + settings.grading_grace_seconds,
         output_limit=_OUTPUT_BYTES,
-        channel_limit=_CHANNEL_BYTES,
+        channel_limit=len(child.STARTED) + child.REPORT_BYTES,
     )
+    if not done.channel:
+        raise InfrastructureFault(f"the grader could not be started: {done.text.strip() or 'no word of it'}")
     if done.timed_out:
         return _broken("timeout", f"Eval timed out after {timeout}s.")
-    try:
-        report = _Report.model_validate_json(done.channel)
-    except ValidationError:
+    report = _reported(done)
+    if report is None:
         return _broken("crashed", "Grader process exited without returning a result")
     if report.error is not None:
         return _broken("crashed", f"Grader failed: {report.error}\n{report.traceback}")
     return _verdict(report, previous_best, task)
+
+
+def _reported(done: Finished) -> _Report | None:
+    """What a grader that ended well has told; None where it did not."""
+    if done.returncode:
+        return None
+    try:
+        return _Report.model_validate_json(done.channel)
+    except ValidationError:
+        return None
 
 
 def package_folders() -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.code_diff import DIFF, shown_diff
-from coral_pipeline.teacher.grading.grade import CHILD, STAND_IN, Verdict, grade
+from coral_pipeline.teacher.grading.grade import CHILD, PRIVATE, STAND_IN, Verdict, grade
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.opencode.agent_files import AgentFolder
 from coral_pipeline.teacher.opencode.coral_tools.shared_state import TURN_OVER
@@ -34,16 +34,19 @@ _SAID_CHARACTERS = 2_000
 _CHECKOUT_SECONDS = 600.0
 _PRIVATE = SEEN / ".coral" / "private"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_STARTED = b"started\n"
+"""What a script in the repository says first: what goes wrong from there on is the repository's fault."""
 _CHECKOUT = """
-scratch=$(mktemp -d) || exit 1
+scratch=$(mktemp -d) && echo started || exit 1
 trap 'rm -rf "$scratch"' EXIT
 export GIT_DIR="$1/repo/.git" GIT_WORK_TREE="$3" GIT_INDEX_FILE="$scratch/index"
 git -c core.hooksPath=/dev/null read-tree "$2" && git -c core.hooksPath=/dev/null checkout-index --all --force &&
 git show --format= --binary --no-ext-diff --no-textconv "$2"
 """
-_DIFF = f'git --git-dir="$1/repo/.git" {shlex.join(DIFF)} "$4" "$2" 2>/dev/null'
+_DIFF = f'echo started; git --git-dir="$1/repo/.git" {shlex.join(DIFF)} "$4" "$2" 2>/dev/null'
 _ROOT_COMMIT = "refs/heads/master"
 """The code of the root; the agent works on a branch of its own."""
+_REFUSED = Verdict(None, "crashed", "Tuning evals are not graded here: leave out --tune.", {"budget_class": "tune"})
 
 
 @dataclass(frozen=True)
@@ -100,26 +103,27 @@ class GradingDesk:
     def look(self) -> bool:
         """Grade an eval that was submitted since the turn began, where there is one and none was graded yet.
 
-        Returns whether one was graded just now. Raises ``InfrastructureFault`` where it cannot be graded,
-        ``Stopped`` where the family's stop event is set.
+        Returns whether one was graded just now. A tuning eval, which stock CORAL knows, is refused, and so is
+        not yet an eval. Raises ``InfrastructureFault`` where one cannot be graded, ``Stopped`` where the family's
+        stop event is set.
         """
         if self.graded is not None:
             return False
-        submitted = sorted(self._submitted(), key=lambda record: str(record.get("timestamp")))
-        if not submitted:
+        record = min(self._submitted(), key=lambda record: str(record.get("timestamp")), default=None)
+        if record is None:
             return False
-        record = submitted[0]
-        verdict = self._grade(record)
+        if _is_tuning(record):
+            self._looked_at.add(f"{record['commit_hash']}.json")
+            self._write(_finished(record, _REFUSED))
+            return self.look()
+        verdict = self._grade(record["commit_hash"])
         title = str(record.get("title", ""))
         self.graded = Graded(record["commit_hash"], title, verdict, self._patch, self._code_diff)
         self.on_graded()
-        try:
-            # First the record that has further evals of this turn refused, then the one the agent waits for.
-            self._write(self._turn_over())
-            self._count()
-            self._write(_finished(record, verdict))
-        except OSError as error:
-            raise InfrastructureFault(f"the result of an eval cannot be written ({error})") from error
+        # First the record that has further evals of this turn refused, then the one the agent waits for.
+        self._write(self._turn_over())
+        self._count()
+        self._write(_finished(record, verdict))
         return True
 
     def close(self) -> None:
@@ -147,16 +151,13 @@ class GradingDesk:
                 self._looked_at.add(name)  # finished without us: the agent's own invention
         return found
 
-    def _grade(self, record: Mapping[str, Any]) -> Verdict:
-        metadata = record.get("metadata")
-        if isinstance(metadata, dict) and metadata.get("budget_class") == "tune":
-            return Verdict(None, "crashed", "Tuning evals are not graded here.", {"budget_class": "tune"})
-        commit = record["commit_hash"]
+    def _grade(self, commit: str) -> Verdict:
         problem = self._check_out(commit)
         if problem is not None:
             return Verdict(None, "crashed", f"Grader failed: {problem}", {"budget_class": "grader_error"})
         mounts = [
             Mount(self._scratch, self._scratch, "write"),
+            Mount(self._scratch / PRIVATE, self._scratch / PRIVATE),  # lest graded programs put others in their place
             *(Mount(place, place) for place in self._task.private.values()),
             *(Mount(place, place) for place in (self._task.package.folders if self._task.package else ())),
             Mount(CHILD, CHILD),
@@ -168,7 +169,10 @@ class GradingDesk:
         return replace(verdict, feedback=self._without_places(verdict.feedback))
 
     def _check_out(self, commit: str) -> str | None:
-        """Check the commit out into ``scratch/<commit>``, and see what it changed; why git refuses, where it does."""
+        """Check the commit out into ``scratch/<commit>``, and see what it changed; why git refuses, where it does.
+
+        Raises ``InfrastructureFault`` where git could not be asked.
+        """
         target = self._scratch / commit
         target.mkdir(parents=True)
         done = self._in_repository(_CHECKOUT, commit, target, _PATCH_BYTES)
@@ -187,18 +191,20 @@ class GradingDesk:
         place = Path("/checkout") if isolated else target
         mounts = [Mount(self._view.seen / CORAL, SEEN), Mount(target, place, "write")]
         arguments = ["sh", "-c", script, "sh", str(run), commit, str(place), self._last_commit]
-        command = self._sandbox.command(self._view, mounts, arguments, place)
-        return self._family.run(
-            command,
+        done = self._family.run(
+            self._sandbox.command(self._view, mounts, arguments, place),
             cwd=self._scratch,
             env=environment(self._sandbox),
             timeout=_CHECKOUT_SECONDS,
-            output_limit=output_limit,
+            output_limit=len(_STARTED) + output_limit,
         )
+        if not done.output.startswith(_STARTED):
+            raise InfrastructureFault(f"a commit could not be looked at: {done.text.strip()[-_SAID_CHARACTERS:]}")
+        return replace(done, output=done.output.removeprefix(_STARTED))
 
     def _without_places(self, text: str) -> str:
         """Feedback without this machine's paths: as if graded where CORAL grades."""
-        text = text.replace(str(self._scratch / "private"), str(_PRIVATE))
+        text = text.replace(str(self._scratch / PRIVATE), str(_PRIVATE))
         for name, source in self._task.private.items():
             text = text.replace(str(source), str(_PRIVATE / name))
         for folder in self._task.package.folders if self._task.package else ():
@@ -220,12 +226,19 @@ class GradingDesk:
 
     def _write(self, record: Mapping[str, Any]) -> None:
         # NaN and infinities as CORAL writes them, though JSON does not know them.
-        self._attempts.write(f"{record['commit_hash']}.json", json.dumps(record, indent=2).encode())
+        _put(self._attempts, f"{record['commit_hash']}.json", json.dumps(record, indent=2))
 
     def _count(self) -> None:
         text = self._public.read("eval_count", 32) or b"0"
         count = int(text) if text.strip().isdigit() else 0
-        self._public.write("eval_count", str(count + 1).encode())
+        _put(self._public, "eval_count", str(count + 1))
+
+
+def _put(folder: AgentFolder, name: str, text: str) -> None:
+    try:
+        folder.write(name, text.encode())
+    except OSError as error:
+        raise InfrastructureFault(f"the result of an eval cannot be written ({error})") from error
 
 
 def _record(data: bytes | None) -> dict[str, Any] | None:
@@ -236,6 +249,11 @@ def _record(data: bytes | None) -> dict[str, Any] | None:
     if not isinstance(record, dict) or not _COMMIT.fullmatch(str(record.get("commit_hash"))):
         return None
     return record
+
+
+def _is_tuning(record: Mapping[str, Any]) -> bool:
+    metadata = record.get("metadata")
+    return isinstance(metadata, dict) and metadata.get("budget_class") == "tune"
 
 
 def _finished(record: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from coral_pipeline.settings import OpenCodeSettings
+from coral_pipeline.settings import OpenCodeSettings, SandboxSettings
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.opencode.agent_files import AgentFolder
 from coral_pipeline.teacher.opencode.desk import GradingDesk
@@ -24,6 +24,7 @@ from coral_pipeline.teacher.opencode.programs import Programs, find_coral
 from coral_pipeline.teacher.opencode.root import SEEN, lay_out
 from coral_pipeline.teacher.opencode.sandbox import PROGRAMS, Mount, Sandbox, environment
 from coral_pipeline.teacher.processes import ProcessFamily
+from coral_pipeline.teacher.protocol import InfrastructureFault
 from coral_pipeline_tests.teacher.grading.packages import packaged_grader
 from coral_pipeline_tests.teacher.opencode.lab import require_coral
 from coral_pipeline_tests.teacher.opencode.roots import make_root
@@ -41,8 +42,8 @@ class Worktree:
     desk: GradingDesk
     task: Task
 
-    def run(self, script: str) -> tuple[int, str]:
-        """Exit code and output of the agent's shell script, with its evals graded meanwhile."""
+    def run(self, script: str, grading: bool = True) -> tuple[int, str]:
+        """Exit code and output of the agent's shell script, with its evals graded meanwhile, unless told not to."""
         worktree = SEEN / "agents" / "agent-1"
         command = self.sandbox.command(self.view, self.mounts, ["sh", "-c", script], worktree)
         env = environment(self.sandbox)
@@ -53,9 +54,11 @@ class Worktree:
         )
         agent.start()
         while agent.is_alive():
-            self.desk.look()
+            if grading:
+                self.desk.look()
             agent.join(0.02)
-        self.desk.look()
+        if grading:
+            self.desk.look()
         return done[0].returncode, done[0].stdout + done[0].stderr
 
     def attempts(self) -> dict[str, Any]:
@@ -74,19 +77,21 @@ def worktree(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Worktre
 
 
 @contextmanager
-def worktree_of(root: Path, task: Task, tmp_path: Path, coral: str = "built-in") -> Iterator[Worktree]:
+def worktree_of(
+    root: Path, task: Task, tmp_path: Path, coral: str = "built-in", settings: OpenCodeSettings = SETTINGS
+) -> Iterator[Worktree]:
     """A worktree of the root under ``tmp_path``."""
     files, scratch = tmp_path / "fork", tmp_path / "scratch"
     lay_out(root, task.config.model_dump(), "agent-1", files)
     scratch.mkdir()
     view = View(files, files, ())
-    sandbox = Sandbox(SETTINGS.sandbox)
+    sandbox = Sandbox(settings.sandbox)
     script, folders, version = find_coral(OpenCodeSettings.model_validate({"coral": coral}))
     programs = Programs(Path("/bin/true"), "", version, script, folders)
     mounts = [Mount(files / "coral", SEEN, "write"), *programs.mounts(sandbox, scratch)]
     with ProcessFamily("test-desk") as family:
         grading = tmp_path / "grading"
-        desk = GradingDesk(view, grading, "agent-1", 1.0, None, task, sandbox, family, SETTINGS)
+        desk = GradingDesk(view, grading, "agent-1", 1.0, None, task, sandbox, family, settings)
         yield Worktree(view, sandbox, mounts, desk, task)
 
 
@@ -218,6 +223,54 @@ def test_private_data_and_a_packaged_grader_are_the_graders_alone(tmp_path: Path
         _, said = worktree.run("echo 'X = 2' > answer.py && coral eval -m a")
         assert "2.0000000000" in said and "graded on the private case" in said
         assert "/coral/.coral/private/hard" in said and str(tmp_path) not in said
+
+
+def test_a_grader_whose_sandbox_does_not_start_says_nothing_about_the_code(worktree: Worktree) -> None:
+    worktree.run("echo 'X = 2' > answer.py && coral eval -m a --no-wait", grading=False)
+    shutil.move(worktree.task.private["eval"], worktree.task.private["eval"].with_name("moved"))
+    with pytest.raises(InfrastructureFault, match=r"grader could not be started: bwrap: .*grader"):
+        worktree.desk.look()
+    assert worktree.desk.graded is None
+
+
+def test_a_checkout_whose_sandbox_does_not_start_says_nothing_about_the_code(tmp_path: Path) -> None:
+    root, task_dir = make_root(tmp_path)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    settings = SETTINGS.model_copy(update={"sandbox": SandboxSettings(read_only=(tools,))})
+    with worktree_of(root, Task.read(task_dir), tmp_path, settings=settings) as worktree:
+        worktree.run("echo 'X = 2' > answer.py && coral eval -m a --no-wait", grading=False)
+        tools.rmdir()
+        with pytest.raises(InfrastructureFault, match=r"could not be looked at: bwrap: .*tools"):
+            worktree.desk.look()
+
+
+def test_graded_code_cannot_put_other_files_in_the_place_of_the_graders(worktree: Worktree, tmp_path: Path) -> None:
+    private = tmp_path / "grading" / "private"
+    attempts = (
+        f"os.rename('{private}', '{private}-moved')",
+        f"os.rename('{private}/eval', '{private}/moved')",
+        f"os.unlink('{private}/eval')",
+        f"open('{private}/eval/secret.txt', 'w')",
+        f"os.rename('{private.parent}', '{private.parent}-moved')",
+    )
+    lines = "".join(f"try: {attempt}; X = 999\nexcept OSError: pass\n" for attempt in attempts)
+    (worktree.view.files / "coral/agents/agent-1/answer.py").write_text(f"import os\nX = 2.0\n{lines}")
+    _, said = worktree.run("coral eval -m swap")
+    assert "2.0000000000" in said and "graded with the hidden key" in said
+
+
+def test_a_tuning_eval_is_refused_and_is_no_eval(worktree: Worktree) -> None:
+    """The installed CORAL knows such evals; the built-in stand-in does not, and is played here."""
+    record = {
+        **{"commit_hash": "d" * 40, "agent_id": "agent-1", "title": "t", "score": None, "status": "pending"},
+        **{"timestamp": "2026-11-30T12:00:00+00:00", "metadata": {"budget_class": "tune"}},
+    }
+    worktree.run(f"echo '{json.dumps(record)}' > .opencode/attempts/{'d' * 40}.json")
+    refused = worktree.attempts()["dddddd"]
+    assert worktree.desk.graded is None and refused["status"] == "crashed" and "--tune" in refused["feedback"]
+    worktree.run("echo 'X = 2' > answer.py && coral eval -m real")
+    assert worktree.desk.graded is not None and worktree.desk.graded.verdict.score == 2.0
 
 
 def test_feedback_names_no_place_of_this_machine(worktree: Worktree, tmp_path: Path) -> None:
