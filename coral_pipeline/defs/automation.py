@@ -15,11 +15,11 @@ import dagster as dg
 from coral_pipeline.defs.checks import refused_partitions
 from coral_pipeline.defs.dataset import DATASET
 from coral_pipeline.defs.folders import PER_ROOT
-from coral_pipeline.defs.partitions import SEPARATOR
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import partitions_under_way
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
 from coral_pipeline.settings import AutomationSettings
+from coral_pipeline.storage import SEPARATOR
 
 FINISHED = dg.AssetKey("finished_roots")
 

@@ -33,14 +33,14 @@ def sft_dataset(
     stages = dict(zip(roots["root"].to_pylist(), roots["stage"].to_pylist(), strict=True))
     keys = [RootKey(run, root) for root in stages]
     refused = sorted(refused_partitions(context.instance, PER_ROOT) & set(map(str, keys)))
-    done = [key for key in keys if str(key) not in refused and lineage.is_whole(key, context.instance)]
+    done = lineage.whole([key for key in keys if str(key) not in refused], context.instance)
     missing = [key.root for key in keys if key not in done]
     if missing:
         context.log.warning(f"{len(missing)} of {len(keys)} roots are not done: {', '.join(missing)}")
     if refused:
         context.log.warning(f"refused by a blocking check: {', '.join(refused)}")
     describe = lineage.describing(DATASET, run, context.run.run_id, done)
-    if not all(lineage.is_whole(key, context.instance) for key in done):
+    if lineage.whole(done, context.instance) != done:
         raise Changed(run, "a root changed meanwhile")
     sources = {key.root: folders.of_root(key, stages[key.root]) for key in done}
     with folders.writing(DATASET, run, describe) as aside:

@@ -19,9 +19,10 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.storage.tags import PARTITION_NAME_TAG, RETRY_NUMBER_TAG
 
 from coral_pipeline.defs.checks import refused_partitions
-from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.defs.folders import TREES
+from coral_pipeline.defs.latest import latest_tags
 from coral_pipeline.defs.lineage import INPUTS
-from coral_pipeline.defs.partitions import ROOTS_NAME, STUDENT_RUNS_NAME, RootKey, age
+from coral_pipeline.defs.partitions import STUDENT_RUNS_NAME, RootKey, age, roots_of
 from coral_pipeline.defs.settings import sensor_status
 from coral_pipeline.defs.under_way import latest_runs, unfinished_runs
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
@@ -32,9 +33,6 @@ logger = logging.getLogger(__name__)
 
 BEFORE_TREES = ("filtered_snapshots", "stage_labels", "selected_roots", "root_folders")
 """Assets whose failed checks keep roots from being explored."""
-TREES = PER_ROOT[0]
-_TREES_AT_ONCE = 200
-"""Of which Dagster is asked in one question: each answer brings the tree's pictures along."""
 STUDENT_RUN, NIGHT, UNTIL = "coral_pipeline/student_run", "coral_pipeline/night", "coral_pipeline/until"
 """Tags of a night's runs: whose root it is, when the night began, and when the run is stopped (both ISO 8601)."""
 
@@ -61,15 +59,17 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
     A tree that other settings would grow otherwise is finished; it is explored again only where someone asks
     for it. That a root failed does not keep the others waiting night after night.
     """
-    prefix = f"{student_run}|"
-    keys = [RootKey.parse(key) for key in instance.get_dynamic_partitions(ROOTS_NAME) if key.startswith(prefix)]
-    names = [str(key) for key in keys]
-    storage = instance.event_log_storage
-    roots = storage.get_latest_tags_by_partition(
+    keys = roots_of(student_run, instance)
+    names = list(map(str, keys))
+    roots = instance.event_log_storage.get_latest_tags_by_partition(
         dg.AssetKey("root_folders"), dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION_TAG], names
     )
-    trees = _grown_from(names, instance)
-    missing = [k for k in keys if str(k) not in trees or trees[str(k)] != roots.get(str(k), {}).get(DATA_VERSION_TAG)]
+    trees = latest_tags(TREES, names, instance)
+
+    def is_grown(name: str) -> bool:
+        return name in trees and trees[name].get(INPUTS) == roots.get(name, {}).get(DATA_VERSION_TAG)
+
+    missing = [key for key in keys if not is_grown(str(key))]
     latest = latest_runs(instance, map(str, missing))
 
     def has_failed(key: RootKey) -> bool:
@@ -79,21 +79,6 @@ def unexplored(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
     return sorted(missing, key=lambda key: (has_failed(key), age(key)))
 
 
-def _grown_from(keys: Sequence[str], instance: dg.DagsterInstance) -> dict[str, str | None]:
-    """The version of the root that each finished tree was grown from, by key; a question for many trees at once."""
-    wanted = dg.AssetRecordsFilter(dg.AssetKey(TREES), asset_partitions=keys)
-    found: dict[str, str | None] = {}
-    cursor, more = None, bool(keys)
-    while more and len(found) < len(keys):
-        page = instance.fetch_materializations(wanted, limit=_TREES_AT_ONCE, cursor=cursor)  # the latest first
-        for record in page.records:
-            tree = record.asset_materialization
-            if tree is not None and tree.partition is not None:
-                found.setdefault(tree.partition, (tree.tags or {}).get(INPUTS))
-        cursor, more = page.cursor, page.has_more
-    return found
-
-
 def plan_night(
     night: datetime.datetime, instance: dg.DagsterInstance, automation: AutomationSettings
 ) -> list[dg.RunRequest]:
@@ -101,12 +86,13 @@ def plan_night(
     tonight = instance.get_runs(dg.RunsFilter(tags={NIGHT: night.isoformat()}))
     busy = {run.tags.get(PARTITION_NAME_TAG) for run in (*tonight, *unfinished_runs(instance))}
     refused = refused_partitions(instance, BEFORE_TREES)
+    left_alone = busy | refused
     plans = []
     for student_run in instance.get_dynamic_partitions(STUDENT_RUNS_NAME):
         budget = Budget.of(student_run, automation)
         if budget is None or student_run in refused:
             continue
-        keys = [key for key in unexplored(student_run, instance) if str(key) not in busy | refused]
+        keys = [key for key in unexplored(student_run, instance) if str(key) not in left_alone]
         spent = len({run.tags.get(PARTITION_NAME_TAG) for run in tonight if run.tags.get(STUDENT_RUN) == student_run})
         wanted = keys if budget.roots is None else keys[: max(0, budget.roots - spent)]
         plans.append([_request(key, night, budget) for key in wanted])

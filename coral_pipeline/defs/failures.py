@@ -16,6 +16,7 @@ from coral_pipeline.errors import PipelineError
 P = ParamSpec("P")
 R = TypeVar("R")
 Asset = Callable[Concatenate[dg.AssetExecutionContext, P], R]
+"""What computes an asset, its context first."""
 
 
 def plainly(asset: Asset[P, R]) -> Asset[P, R]:

@@ -16,6 +16,7 @@ from coral_pipeline.tables import SELECTED_ROOTS
 
 PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
 """Assets of a root, each made from the ones before it; the first from the root's copied folder."""
+TREES = PER_ROOT[0]
 
 
 class Folders(dg.ConfigurableResource):  # type: ignore[type-arg]  # yields itself

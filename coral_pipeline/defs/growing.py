@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from coral_pipeline.content import root_version
-from coral_pipeline.defs.folders import Folders
+from coral_pipeline.defs.folders import TREES, Folders
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE
@@ -24,7 +24,6 @@ from coral_pipeline.tables import SELECTED_ROOTS, text_file
 from coral_pipeline.teacher.protocol import Teacher
 from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
 
-TREES = "explored_trees"
 VERSIONS_FILE = "versions.json"
 """Beside the journal: the ``Versions`` with which the tree was begun, or its tables were written anew."""
 

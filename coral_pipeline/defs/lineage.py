@@ -17,6 +17,7 @@ import pyarrow as pa
 from coral_pipeline import provenance
 from coral_pipeline.defs import versions
 from coral_pipeline.defs.folders import PER_ROOT, Folders
+from coral_pipeline.defs.latest import latest_tags
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.provenance import Input, Provenance
@@ -123,7 +124,7 @@ class Lineage:
     def stale(self, key: RootKey, instance: dg.DagsterInstance) -> tuple[str, ...]:
         """The root's assets that are not what would be made now, and all that are made from them."""
         for place, asset in enumerate(PER_ROOT):
-            made = latest_tags(asset, key, instance)
+            made = _latest_tags(asset, key, instance)
             if not (self._is_intact(asset, key, made) and self.tags(asset, key).items() <= made.items()):
                 return PER_ROOT[place:]
         return ()
@@ -142,19 +143,21 @@ class Lineage:
         except BadInput:
             return False
 
-    def is_whole(self, key: RootKey, instance: dg.DagsterInstance) -> bool:
-        """Whether ranked paths and advantages are those of the tree that is there, whatever the settings were."""
-        for asset in PER_ROOT:
-            made = latest_tags(asset, key, instance)
-            if not self._is_intact(asset, key, made):
-                return False
-            if asset != PER_ROOT[0] and made[INPUTS] != self._inputs(asset, key):
-                return False
-        return True
+    def whole(self, keys: Sequence[RootKey], instance: dg.DagsterInstance) -> list[RootKey]:
+        """The roots whose ranked paths and advantages are those of the tree that is there, whatever the settings were.
+
+        A few questions to Dagster for all of them.
+        """
+        made = {asset: latest_tags(asset, list(map(str, keys)), instance) for asset in PER_ROOT}
+        return [key for key in keys if all(self._is_whole(asset, key, made[asset].get(str(key), {})) for asset in made)]
+
+    def _is_whole(self, asset: str, key: RootKey, made: Mapping[str, str]) -> bool:
+        is_intact = self._is_intact(asset, key, made)
+        return is_intact and (asset == PER_ROOT[0] or made[INPUTS] == self._inputs(asset, key))
 
     def is_damaged(self, asset: str, key: RootKey, instance: dg.DagsterInstance) -> bool:
         """Whether the partition was made, but its tables are no longer as they were then."""
-        made = latest_tags(asset, key, instance)
+        made = _latest_tags(asset, key, instance)
         return bool(made) and not self._is_intact(asset, key, made)
 
     def _inputs(self, asset: str, key: RootKey) -> str:
@@ -171,9 +174,6 @@ class Lineage:
             return False
 
 
-def latest_tags(asset: str, key: RootKey, instance: dg.DagsterInstance) -> Mapping[str, str]:
+def _latest_tags(asset: str, key: RootKey, instance: dg.DagsterInstance) -> Mapping[str, str]:
     """Tags of the partition's latest materialization; none where it was never made."""
-    wanted = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[str(key)])
-    records = instance.fetch_materializations(wanted, limit=1).records
-    made = records[0].asset_materialization if records else None
-    return (made.tags if made else None) or {}
+    return latest_tags(asset, [str(key)], instance).get(str(key), {})

@@ -1,21 +1,25 @@
 """All roots of a Student run at a glance: which trees are done, growing, failed or yet to be grown, and what they gave.
 
-Every tree leaves its state in its latest observation; seven questions to Dagster's storage gather those of a whole run.
+Every tree leaves its state in its latest observation; a few questions to Dagster gather those of a whole run.
 They are shown on the page of ``selected_roots``, above what its own materialization says.
 """
 
 from __future__ import annotations
 
 import functools
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import dagster as dg
 
+from coral_pipeline.defs.failures import Asset
+from coral_pipeline.defs.folders import TREES
+from coral_pipeline.defs.latest import latest_observations
 from coral_pipeline.defs.metadata import at_a_glance, table_of
-from coral_pipeline.defs.partitions import ROOTS_NAME, SEPARATOR, RootKey
+from coral_pipeline.defs.partitions import RootKey, roots_of
 from coral_pipeline.defs.under_way import partitions_under_way
 from coral_pipeline.report import sketch
 from coral_pipeline.settings import STAGES
@@ -33,11 +37,11 @@ STAGE, SCORE = "stage", "score"
 """Metadata of the observations of ``root_folders``."""
 STATE, EDGES, BEST = "state", "edges", "best score"
 """Metadata of the observations of ``explored_trees``."""
-ROOT_FOLDERS, TREES, ROOTS = dg.AssetKey("root_folders"), dg.AssetKey("explored_trees"), dg.AssetKey("selected_roots")
+SHOWN_ON = dg.AssetKey("selected_roots")
+"""Whose page shows them."""
 
 P = ParamSpec("P")
-R = TypeVar("R", bound=dg.MaterializeResult[Any])
-Asset = Callable[Concatenate[dg.AssetExecutionContext, P], R]
+Grown = TypeVar("Grown", bound=dg.MaterializeResult[Any])
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,11 @@ class RootState:
     """None: not known."""
 
 
-def watched(asset: Asset[P, R]) -> Asset[P, R]:
+def watched(asset: Asset[P, Grown]) -> Asset[P, Grown]:
     """Let an asset that grows trees tell how it ended, however it did; that one grows is told by ``progress``."""
 
     @functools.wraps(asset)
-    def run(context: dg.AssetExecutionContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def run(context: dg.AssetExecutionContext, /, *args: P.args, **kwargs: P.kwargs) -> Grown:
         ended: dict[str, Any] = {STATE: "failed"}
         try:
             made = asset(context, *args, **kwargs)
@@ -78,18 +82,24 @@ def watched(asset: Asset[P, R]) -> Asset[P, R]:
 def _tell_end(context: dg.AssetExecutionContext, ended: Mapping[str, Any]) -> None:
     """``ended``: the state, and what the tree gave; where that is not there, it is what was told last."""
     key = context.partition_key
-    told = _latest(TREES, [key], context.instance).get(key, {})
+    told = _told(TREES, [key], context.instance).get(key, {})
     metadata = {name: told[name] for name in (EDGES, BEST) if name in told} | dict(ended)
     context.log_event(dg.AssetObservation(TREES, partition=key, description=ended[STATE], metadata=metadata))
 
 
-def tell_overview(context: dg.AssetExecutionContext) -> None:
-    """Show how far all trees of the Student run are whose root the context's partition is."""
+def tell_overview(context: dg.AssetExecutionContext, min_age: float = 0.0) -> None:
+    """Show how far all trees of the Student run are whose root the context's partition is.
+
+    Not where it was shown less than ``min_age`` seconds ago, whichever tree did: a table of hundreds of roots is not
+    written by every one of those that grow.
+    """
     student_run = RootKey.parse(context.partition_key).student_run
+    if min_age and _is_told_since(time.time() - min_age, student_run, context.instance):
+        return
     states = list(root_states(student_run, context.instance))
     context.log_event(
         dg.AssetObservation(
-            ROOTS,
+            SHOWN_ON,
             partition=student_run,
             description=_in_words(states),
             metadata={
@@ -101,33 +111,32 @@ def tell_overview(context: dg.AssetExecutionContext) -> None:
     )
 
 
+def _is_told_since(timestamp: float, student_run: str, instance: dg.DagsterInstance) -> bool:
+    told = dg.AssetRecordsFilter(SHOWN_ON, asset_partitions=[student_run], after_timestamp=timestamp)
+    return bool(instance.fetch_observations(told, limit=1).records)
+
+
 def root_states(student_run: str, instance: dg.DagsterInstance) -> Iterator[RootState]:
     """The roots of a Student run in run order."""
-    keys = sorted(key for key in instance.get_dynamic_partitions(ROOTS_NAME) if key.startswith(student_run + SEPARATOR))
-    roots, trees = _latest(ROOT_FOLDERS, keys, instance), _latest(TREES, keys, instance)
-    under_way, grown = partitions_under_way(instance), instance.get_materialized_partitions(TREES)
-    for key in keys:
-        root, tree = roots.get(key, {}), trees.get(key, {})
+    keys = {str(root): root for root in roots_of(student_run, instance)}
+    folders, trees = _told("root_folders", keys, instance), _told(TREES, keys, instance)
+    under_way, grown = partitions_under_way(instance), instance.get_materialized_partitions(dg.AssetKey(TREES))
+    for name, key in keys.items():
+        root, tree = folders.get(name, {}), trees.get(name, {})
         yield RootState(
-            root=RootKey.parse(key),
+            root=key,
             stage=str(root.get(STAGE, "")),
-            state=_state(tree.get(STATE), key in under_way, key in grown),
+            state=_state(tree.get(STATE), name in under_way, name in grown),
             edges=tree.get(EDGES),
             best_score=tree.get(BEST),
             root_score=root.get(SCORE),
         )
 
 
-def _latest(asset: dg.AssetKey, keys: list[str], instance: dg.DagsterInstance) -> dict[str, dict[str, Any]]:
+def _told(asset: str, keys: Collection[str], instance: dg.DagsterInstance) -> dict[str, dict[str, Any]]:
     """Metadata of the latest observation of each partition that has one."""
-    observed = dg.DagsterEventType.ASSET_OBSERVATION
-    places = instance.event_log_storage.get_latest_storage_id_by_partition(asset, observed, set(keys))
-    if not places:
-        return {}
-    wanted = dg.AssetRecordsFilter(asset, storage_ids=list(places.values()))
-    records = instance.fetch_observations(wanted, limit=len(places)).records
-    made = [record.asset_observation for record in records if record.asset_observation is not None]
-    return {str(one.partition): {name: value.value for name, value in one.metadata.items()} for one in made}
+    latest = latest_observations(asset, keys, instance)
+    return {key: {name: value.value for name, value in told.metadata.items()} for key, told in latest.items()}
 
 
 def _state(told: object, is_under_way: bool, is_grown: bool) -> State:

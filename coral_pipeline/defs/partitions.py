@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from coral_pipeline.errors import BadInput
+from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.student_run.layout import parse_snapshot_name
 
 STUDENT_RUNS_NAME, ROOTS_NAME = "student_runs", "roots"
@@ -21,7 +22,6 @@ STUDENT_RUNS = dg.DynamicPartitionsDefinition(name=STUDENT_RUNS_NAME)
 ROOTS = dg.DynamicPartitionsDefinition(name=ROOTS_NAME)
 """One partition per root; its key is a ``RootKey``."""
 
-SEPARATOR = "|"
 MAX_KEY_LENGTH = 120
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -49,6 +49,12 @@ class RootKey:
         if not separator:
             raise BadInput(f"partition {key!r}", "names no root", f"write <student_run>{SEPARATOR}<root>")
         return cls(student_run, root)
+
+
+def roots_of(student_run: str, instance: dg.DagsterInstance) -> list[RootKey]:
+    """The roots of a Student run, in the order of their keys: as snapshots count up, in run order."""
+    keys = sorted(instance.get_dynamic_partitions(ROOTS_NAME))
+    return [RootKey.parse(key) for key in keys if key.startswith(student_run + SEPARATOR)]
 
 
 def age(key: RootKey) -> tuple[int, str]:

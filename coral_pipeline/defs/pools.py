@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-TREES = "trees"
+POOL = "trees"
 """Concurrency pool of explored_trees."""
 
 
@@ -17,5 +17,5 @@ def limit_trees_at_once(instance: dg.DagsterInstance, limit: int) -> None:
     storage = instance.event_log_storage
     if not storage.supports_global_concurrency_limits:
         return
-    if not any(pool.name == TREES and not pool.from_default for pool in storage.get_pool_limits()):
-        storage.set_concurrency_slots(TREES, limit)
+    if not any(pool.name == POOL and not pool.from_default for pool in storage.get_pool_limits()):
+        storage.set_concurrency_slots(POOL, limit)

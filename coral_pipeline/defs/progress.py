@@ -24,7 +24,7 @@ from coral_pipeline.search.progress import Progress
 TURNS_BETWEEN, SECONDS_BETWEEN = 10, 30.0
 """An observation is made after so many turns or so many seconds: each costs up to 70 ms on a busy machine."""
 SECONDS_BETWEEN_OVERVIEWS = 300.0
-"""All roots of the Student run are looked at so often, beside the begin and end of each tree."""
+"""All roots of the Student run are shown so often, by any of its trees, beside the begin and end of each."""
 PICTURE = "tree so far"
 
 
@@ -70,8 +70,9 @@ class ProgressLog:
                 )
             )
         if now - self._overview >= SECONDS_BETWEEN_OVERVIEWS:
-            self._overview = now
-            tell_overview(self._context)
+            is_begin = math.isinf(self._overview)
+            tell_overview(self._context, 0.0 if is_begin else SECONDS_BETWEEN_OVERVIEWS)
+            self._overview = time.monotonic()
 
     def _picture(self, progress: Progress) -> dict[str, Any]:
         tree = progress.tree

@@ -9,27 +9,27 @@ from coral_pipeline.credit import estimator_named, prepare, value_model_named
 from coral_pipeline.credit.tokens import write_tokens
 from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
-from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.growing import TREES, Plot, Versions
-from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage, latest_tags
+from coral_pipeline.defs.folders import PER_ROOT, TREES, Folders
+from coral_pipeline.defs.growing import Plot, Versions
+from coral_pipeline.defs.latest import latest_tags
+from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage
 from coral_pipeline.defs.overview import watched
-from coral_pipeline.defs.partitions import ROOTS, ROOTS_NAME, STUDENT_RUNS, RootKey
-from coral_pipeline.defs.pools import TREES as POOL
+from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, roots_of
+from coral_pipeline.defs.pools import POOL
 from coral_pipeline.defs.progress import ProgressLog, SearchControl
 from coral_pipeline.defs.retries import pause_before_retry
 from coral_pipeline.defs.student_run import root_folders
-from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.export.dataset import write_dataset
 from coral_pipeline.export.layout import RootFolders
 from coral_pipeline.paths.rank import rank_paths
 from coral_pipeline.search.explore import TreeSummary
 from coral_pipeline.search.output import FILES
-from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.teacher.protocol import Stopped
+from coral_pipeline.tree_file import TREE_FILE, read_tree_info
 
 GROUP = "roots"
-PATHS, ADVANTAGES = "ranked_paths", "advantage_batches"
+PATHS, ADVANTAGES = PER_ROOT[1:]
 
 
 @dg.asset(partitions_def=ROOTS, deps=[root_folders], group_name=GROUP, pool=POOL, kinds={"python", "parquet"})
@@ -46,7 +46,7 @@ def explored_trees(
     Stopped or killed at any time it goes on where it was when it is run again; a finished tree stays as it is.
     """
     key, lineage = RootKey.parse(context.partition_key), Lineage(folders, settings)
-    plot, tags = Plot.of(folders, settings, key), lineage.tags("explored_trees", key)
+    plot, tags = Plot.of(folders, settings, key), lineage.tags(TREES, key)
     for notice in plot.root.notices:
         context.log.warning(notice)
     with folders.storage.alone(TREES, str(key)):
@@ -108,7 +108,7 @@ def ranked_paths(
             settings.paths,
             tables.NODES.read(tree),
             tables.EDGES.read(tree),
-            read_root(folders.root(key)).direction,
+            read_tree_info(tree)["direction"],
         )
         | {
             "folder": dg.MetadataValue.path(folders.address(PATHS, str(key))),
@@ -160,15 +160,10 @@ finished_roots = dg.AssetSpec(
 
 def _report_finished(context: dg.AssetExecutionContext, key: RootKey, tags: Mapping[str, str]) -> None:
     """Report the version of all finished roots of the Student run; ``tags`` are those this root is about to get."""
-    names = context.instance.get_dynamic_partitions(ROOTS_NAME)
-    others = [other for other in map(RootKey.parse, names) if other.student_run == key.student_run and other != key]
-    made = {other: latest_tags("advantage_batches", other, context.instance) for other in others} | {key: tags}
+    roots = list(map(str, roots_of(key.student_run, context.instance)))
+    made = latest_tags(ADVANTAGES, roots, context.instance) | {str(key): tags}
     version = versions.combined(
-        *(
-            f"{root} {made[root][INPUTS]} {made[root][versions.DATA_VERSION_TAG]}"
-            for root in sorted(made, key=str)
-            if made[root]
-        )
+        *(f"{root} {made[root][INPUTS]} {made[root][versions.DATA_VERSION_TAG]}" for root in sorted(made))
     )
     context.log_event(
         dg.AssetObservation(finished_roots.key, partition=key.student_run, tags={versions.DATA_VERSION_TAG: version})

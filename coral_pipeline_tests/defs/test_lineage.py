@@ -89,7 +89,7 @@ def test_other_settings_make_stale_what_they_change_and_what_follows(
     finished.settings = settings(**changed)
     try:
         assert {finished.lineage.stale(key, finished.instance) for key in finished.keys} == {stale}
-        assert all(finished.lineage.is_whole(key, finished.instance) for key in finished.keys)
+        assert finished.lineage.whole(finished.keys, finished.instance) == finished.keys
     finally:
         finished.settings = settings()
 
@@ -111,7 +111,7 @@ def test_a_root_whose_files_were_damaged_is_in_no_dataset_and_is_made_again(fini
     kept = table.read(folder)
     for damage in (lambda: table.write(kept.slice(1), folder), file.unlink, lambda: file.write_bytes(b"PAR1")):
         damage()
-        assert not finished.lineage.is_whole(key, finished.instance)
+        assert not finished.lineage.whole([key], finished.instance)
         stale = finished.lineage.stale(key, finished.instance)
         assert stale == PER_ROOT[PER_ROOT.index(asset) :]
         finished.materialize(stale, str(key))
@@ -123,7 +123,7 @@ def test_paths_of_an_earlier_tree_are_not_mixed_with_the_tree_of_now(finished: W
     key = finished.keys[1]
     other = settings(search={"max_depth": 1}).model_dump(mode="json")["search"]
     finished.materialize(["explored_trees"], str(key), resources={"settings": {"config": {"search": other}}})
-    assert not finished.lineage.is_whole(key, finished.instance)
+    assert not finished.lineage.whole([key], finished.instance)
     finished.materialize(["sft_dataset"], RUN)
     assert finished.metadata("sft_dataset", RUN)["roots missing"].value == [key.root]
     finished.materialize(PER_ROOT, str(key))

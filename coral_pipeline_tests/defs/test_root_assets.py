@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import shutil
+import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -11,11 +14,12 @@ import pytest
 from coral_pipeline import tables
 from coral_pipeline.credit import prepare
 from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.defs.overview import tell_overview
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.paths.rank import rank_paths
 from coral_pipeline.search.explore import explore_root
 from coral_pipeline.search.root_folder import read_root
-from coral_pipeline_tests.defs.world import RUN, World, failure, settings, talk
+from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure, settings, talk
 from coral_pipeline_tests.search.growing import AnswerTeacher
 
 pytestmark = pytest.mark.slow
@@ -126,6 +130,32 @@ def test_a_growing_tree_is_observed_as_it_grows(finished: World) -> None:
         assert all("data:image/svg+xml" in str(made.metadata["at a glance"].value) for made in observations)
         stored = [len(str(made.metadata)) for made in observations]
         assert max(stored) < 12_000, "there may be hundreds for one tree"
+
+
+def test_trees_that_grow_at_once_show_all_of_them_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(key: str, **bounds: float) -> int:
+        context = SimpleNamespace(
+            partition_key=key, instance=world.instance, log_event=world.instance.report_runless_asset_event
+        )
+        tell_overview(cast(dg.AssetExecutionContext, context), **bounds)
+        return len(world.observations("selected_roots", RUN))
+
+    world.instance.add_dynamic_partitions("roots", [f"{RUN}|one", f"{RUN}|other"])
+    assert tell(f"{RUN}|one") == 1
+    assert tell(f"{RUN}|other", min_age=300) == 1, "it was told a moment ago"
+    assert tell(f"{RUN}|other") == 2, "its begin or end"
+    later = time.time() + 301
+    monkeypatch.setattr("coral_pipeline.defs.overview.time", SimpleNamespace(time=lambda: later))
+    assert tell(f"{RUN}|other", min_age=300) == 3
+
+
+def test_paths_are_ranked_without_the_copied_root(world: World) -> None:
+    """Which may be gone since, and on a store would be downloaded for nothing."""
+    world.materialize(TO_ROOTS, RUN)
+    key = world.keys[0]
+    world.materialize(["explored_trees"], str(key))
+    shutil.rmtree(world.folders.root(key))
+    world.materialize(["ranked_paths"], str(key))
 
 
 def test_all_trees_of_a_student_run_are_seen_at_a_glance(world: World) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 
 from coral_pipeline import tables
-from coral_pipeline.defs.pools import TREES, limit_trees_at_once
+from coral_pipeline.defs.pools import POOL, limit_trees_at_once
 from coral_pipeline.student_run.reading import read_student_run
 from coral_pipeline.student_run.roots import select_roots
 from coral_pipeline.student_run.stages import label_stages
@@ -97,8 +97,8 @@ def test_a_pool_has_an_explicit_limit_which_is_the_users_once_set() -> None:
     with dg.instance_for_test() as instance:
         limit_trees_at_once(instance, 2)
         (pool,) = instance.event_log_storage.get_pool_limits()
-        assert (pool.name, pool.limit, pool.from_default) == (TREES, 2, False)
-        instance.event_log_storage.set_concurrency_slots(TREES, 7)
+        assert (pool.name, pool.limit, pool.from_default) == (POOL, 2, False)
+        instance.event_log_storage.set_concurrency_slots(POOL, 7)
         limit_trees_at_once(instance, 2)
         (pool,) = instance.event_log_storage.get_pool_limits()
         assert pool.limit == 7
