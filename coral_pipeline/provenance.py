@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import UNDECIDING
+from coral_pipeline.settings import UNDECIDING, with_defaults
 from coral_pipeline.tables import replaced_when_done, text_file
 
 PROVENANCE_FILE = "provenance.json"
@@ -98,10 +98,10 @@ class Provenance(_Record):
 
 
 def deciding(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Of recorded settings those that have a part in what is made."""
+    """Of recorded settings those that have a part in what is made, such as joined since among them."""
     return {
         section: {name: value for name, value in values.items() if name not in UNDECIDING.get(section, ())}
-        for section, values in recorded.items()
+        for section, values in with_defaults(recorded).items()
     }
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coral_pipeline.defs.versions import (
+    CODE,
     code_version,
     folder_version,
     root_version,
@@ -21,7 +22,7 @@ from coral_pipeline.defs.versions import (
 )
 from coral_pipeline.provenance import deciding
 from coral_pipeline.search.root_folder import read_root
-from coral_pipeline.settings import EmbeddedSettings, OpenCodeSettings, PipelineSettings
+from coral_pipeline.settings import UNDECIDING, EmbeddedSettings, OpenCodeSettings, PipelineSettings
 from coral_pipeline.tables import FILTERED_SNAPSHOTS
 from coral_pipeline.teacher.opencode.teacher import DECIDING
 from coral_pipeline_tests.student_runs import filtered_table, write_student_run
@@ -146,3 +147,23 @@ def test_what_is_recorded_names_no_folder_of_this_machine_and_no_address() -> No
 def test_what_decides_nothing_is_a_setting(section: type[EmbeddedSettings] | type[OpenCodeSettings]) -> None:
     assert section.model_fields.keys() >= section.UNDECIDING
     assert not section.UNDECIDING & set(DECIDING)
+
+
+@pytest.mark.parametrize("teacher", ["embedded", "opencode", "scripted", "simulated"])
+@pytest.mark.parametrize("asset", CODE)
+def test_a_setting_that_joined_since_with_its_default_is_no_other_setting(asset: str, teacher: str) -> None:
+    mine = {"teacher": {"name": teacher, "script": "/home/me/answers.jsonl"}, "search": {"max_depth": 4}}
+    now = settings_recorded(asset, PipelineSettings.model_validate(mine))
+    default = settings_recorded(asset, PipelineSettings.model_validate({"teacher": {"name": teacher}}))
+    for section, values in now.items():
+        for name, value in values.items():
+            then = json.loads(json.dumps(now))
+            del then[section][name]
+            assert (deciding(then) == deciding(now)) == (
+                value == default[section][name] or name in UNDECIDING.get(section, ())
+            )
+    then = json.loads(json.dumps(now))
+    assert deciding(then) == deciding(now)
+    for values in then.values():
+        values["of another version"] = 1
+        assert deciding(then) != deciding(now)
