@@ -17,6 +17,10 @@ _FILE = "diff --git "
 _PLAIN = ("index ", "--- ", "+++ ")
 """How the lines begin that git writes above the hunks of a file that was merely changed."""
 _NEW = ("new file mode ",)
+_MOVED = ("rename ", "copy ", "similarity ")
+"""Likewise, where the other diff may tell of the file under another name."""
+_CUT = "\\ Cut here"
+"""How the line begins with which a diff ends that is not all of it; see ``teacher.code_diff``."""
 _CONTEXT = 3
 
 
@@ -47,6 +51,8 @@ class FileDiff:
 
 def combined(first: str, second: str) -> str | None:
     """The diff from before ``first`` to after ``second``, which begins where ``first`` ends; None: cannot be said."""
+    if not first or not second:
+        return first or second
     try:
         before, after = _files(first), _files(second)
         parts = [_file(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
@@ -67,13 +73,17 @@ def _file(name: str, first: FileDiff | None, second: FileDiff | None) -> str:
 
 
 def _files(diff: str) -> dict[str, FileDiff]:
-    """The files of a diff by the line that names them."""
+    """The files of a diff by the line that names them; ``Unfit`` where a name is not all there is to a file."""
     lines = [f"{line}\n" for line in diff.removesuffix("\n").split("\n")]
+    if lines[-1].startswith(_CUT):
+        raise Unfit
     starts = [i for i, line in enumerate(lines) if line.startswith(_FILE)]
     found: dict[str, FileDiff] = {}
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
         own = lines[start + 1 : end]
         first = next((i for i, line in enumerate(own) if line.startswith("@@")), len(own))
+        if any(line.startswith(_MOVED) for line in own[:first]):
+            raise Unfit
         found[lines[start]] = FileDiff("".join(lines[start:end]), tuple(own[:first]), tuple(_hunks(own[first:])))
     return found
 

@@ -111,3 +111,23 @@ def test_a_new_file_that_the_second_turn_changed_is_new() -> None:
 def test_what_cannot_be_said_for_sure_is_not_said(second: str) -> None:
     first = "diff --git a/f b/f\nindex 1..2 100644\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n"
     assert combined(first, second) is None
+
+
+CHANGED = "diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-1\n+2\n"
+OTHER = CHANGED.replace("a.py", "b.py")
+RENAMED = "diff --git a/a.py b/b.py\nsimilarity index 100%\nrename from a.py\nrename to b.py\n"
+COPIED = "diff --git a/a.py b/b.py\nsimilarity index 100%\ncopy from a.py\ncopy to b.py\n"
+CUT = "\\ Cut here: the diff is longer than 100000 bytes\n"
+
+
+@pytest.mark.parametrize("special", [RENAMED, COPIED, OTHER + CUT], ids=["renamed", "copied", "cut"])
+def test_what_may_tell_of_a_file_that_the_other_tells_of_is_not_combined(special: str) -> None:
+    """The edited file is renamed; the renamed one is edited; or something is left out. Alone, each is all there is."""
+    assert combined(CHANGED, special) is None and combined(special, CHANGED) is None
+    assert combined(OTHER, special) is None and combined(special, OTHER) is None
+    assert combined("", special) == special and combined(special, "") == special
+
+
+def test_lines_that_read_like_a_rename_are_lines() -> None:
+    first = CHANGED.replace("+2", "+rename to b.py")
+    assert combined(first, OTHER) == first + OTHER
