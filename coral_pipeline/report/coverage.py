@@ -46,19 +46,6 @@ def stage_coverage(roots: pa.Table, ranked: Mapping[str, pa.Table]) -> list[Stag
     return rows
 
 
-def stage_coverage_markdown(coverage: Sequence[StageCoverage]) -> str:
-    """The counts as a table, with their sums."""
-    lines = ["| stage | roots | done | candidates | selected | excluded |", "|---|---:|---:|---:|---:|---:|"]
-    for row in coverage:
-        counts = (row.roots, row.done, row.candidates, row.selected, row.excluded)
-        lines.append(f"| {row.stage} | " + " | ".join(map(str, counts)) + " |")
-    sums = [
-        sum(getattr(row, name) for row in coverage) for name in ("roots", "done", "candidates", "selected", "excluded")
-    ]
-    lines.append("| all | " + " | ".join(map(str, sums)) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def stage_coverage_svg(coverage: Sequence[StageCoverage]) -> str:
     """The counts as two rows of bars per stage: roots done and missing, paths selected, passed over and excluded."""
     from matplotlib.figure import Figure

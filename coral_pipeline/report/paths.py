@@ -26,7 +26,6 @@ _NUMBERS = {
 }
 """Columns that hold numbers, with their format."""
 _SHORT = ("#", "leaf", "PathScore", "max", "rank", "avg", "rank", "clean", "knowl", "selected")
-_FULL = ("rank", "leaf", *_NUMBERS, "selected")
 
 
 def path_table(ranked: pa.Table) -> Table:
@@ -41,13 +40,6 @@ def path_table(ranked: pa.Table) -> Table:
     for row in ranked.to_pylist():
         table.add_row(*_cells(row), style=None if row["selected"] else "dim")
     return table
-
-
-def path_markdown(ranked: pa.Table) -> str:
-    """The same in Markdown, with the columns' full names."""
-    lines = ["| " + " | ".join(_FULL) + " |", "|" + "---:|" * (len(_FULL) - 1) + "---|"]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in ranked.to_pylist()]
-    return "\n".join(lines) + "\n"
 
 
 def _cells(row: Row) -> list[str]:

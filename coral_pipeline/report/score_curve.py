@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from coral_pipeline.report.svg import svg_text
+from coral_pipeline.report.svg import drawable, svg_text
 from coral_pipeline.settings import Direction, orient
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ STAGE_SHADES = {"early": "#f4f1e8", "middle": "#d9e6f2", "late": "#b4c8dc"}
 ROOT_MARKERS = {"quota": "o", "backfill": "D"}
 RASTERISE_OVER = 1000
 """Marks beyond which they are drawn as one image, or the picture grows by a hundred bytes each."""
-DRAWABLE = 1e300
-"""Matplotlib cannot draw axes out to the largest float, which penalties reach."""
 
 
 def score_curve_svg(labels: pa.Table, roots: pa.Table | None, direction: Direction) -> str:
@@ -65,7 +63,7 @@ def score_curve_svg(labels: pa.Table, roots: pa.Table | None, direction: Directi
 
 
 def _points(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    return [x for x, _ in points], [max(-DRAWABLE, min(DRAWABLE, y)) for _, y in points]
+    return [x for x, _ in points], [drawable(y) for _, y in points]
 
 
 def _shade_stages(axes: Axes, stages: list[str]) -> None:

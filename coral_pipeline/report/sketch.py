@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coral_pipeline.report.score_curve import DRAWABLE
+from coral_pipeline.report.svg import drawable
 from coral_pipeline.settings import Direction, orient
 
 Row = Mapping[str, Any]
@@ -229,12 +229,11 @@ class _Levels:
     """Heights of oriented scores in pixels, the best on top."""
 
     def __init__(self, scores: Sequence[float]) -> None:
-        drawable = [max(-DRAWABLE, min(DRAWABLE, score)) for score in scores]
-        self._low, self._high = min(drawable), max(drawable)
+        self._low, self._high = drawable(min(scores)), drawable(max(scores))
 
     def __call__(self, score: float) -> int:
         span = self._high / 2 - self._low / 2  # halves, since the difference may be beyond the largest float
-        share = (max(-DRAWABLE, min(DRAWABLE, score)) / 2 - self._low / 2) / span if span else 0.5
+        share = (drawable(score) / 2 - self._low / 2) / span if span else 0.5
         return round(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * share)
 
 

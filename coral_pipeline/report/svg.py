@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DRAWABLE = 1e300
+"""Matplotlib cannot draw axes out to the largest float, which penalties reach."""
 _DRAWING = threading.Lock()
 """Matplotlib's settings are global to the process, and trees are drawn from several threads at once."""
+
+
+def drawable(number: float) -> float:
+    """The nearest number that can be drawn."""
+    return max(-DRAWABLE, min(DRAWABLE, number))
 
 
 def svg_text(figure: Figure) -> str:

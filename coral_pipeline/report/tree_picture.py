@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coral_pipeline.report.score_curve import DRAWABLE
-from coral_pipeline.report.svg import svg_text
+from coral_pipeline.report.svg import drawable, svg_text
 from coral_pipeline.settings import Direction
 
 Row = dict[str, Any]
@@ -106,7 +105,7 @@ def _rows(nodes: pa.Table) -> dict[int, Row]:
     rows = {row["node_id"]: row for row in nodes.to_pylist()}
     for row in rows.values():
         if row["score"] is not None:
-            row["score"] = max(-DRAWABLE, min(DRAWABLE, row["score"]))
+            row["score"] = drawable(row["score"])
     return rows
 
 

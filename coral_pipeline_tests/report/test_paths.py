@@ -8,7 +8,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from coral_pipeline.paths.rank import rank_tree
-from coral_pipeline.report.paths import path_markdown, path_scores_svg, path_table
+from coral_pipeline.report.paths import path_scores_svg, path_table
 from coral_pipeline.settings import PathSettings
 from coral_pipeline_tests.trees import N, explored
 
@@ -37,13 +37,6 @@ def test_the_terminal_table_tells_rank_score_and_why_a_path_is_out() -> None:
     assert lines[3].endswith("no")
     assert lines[4].split() == ["–", "3"] + ["–"] * 7 + ["missing_score"]
     assert "…" not in "".join(lines), "nothing is cut off in 80 characters"
-
-
-def test_markdown_has_the_columns_full_names() -> None:
-    header, rule, *rows = path_markdown(THREE).splitlines()
-    assert header.startswith("| rank | leaf | PathScore | max_score | max_score_rank |")
-    assert {line.count("|") for line in (header, rule, *rows)} == {11}
-    assert len(rows) == 3
 
 
 def test_the_picture_names_every_candidate_and_its_score() -> None:
