@@ -45,12 +45,13 @@ def report(
     from coral_pipeline.report.page.reading import Outputs, read_run
     from coral_pipeline.settings import ReportSettings
     from coral_pipeline.storage import is_url, output_folder
+    from coral_pipeline.student_run.layout import student_run_name
     from coral_pipeline.tables import text_file
 
     settings = ReportSettings()
     if max_megabytes is not None:
         settings = ReportSettings(transcript_bytes=round(max_megabytes * 1e6))
-    name = student_run.absolute().name
+    name = student_run_name(student_run)
     with output_folder(out, name) as folder:
         run = read_run(Outputs(folder, name))
         page = report_page(run, settings, datetime.now(UTC), lambda roots: track(roots, "trees"))
@@ -60,7 +61,7 @@ def report(
             file.write(page)
     except OSError as error:
         raise BadInput(target, f"cannot be written ({error.strerror})", "choose another --html") from error
-    done = sum(root.state == "done" for root in run.roots)
+    done = sum(root.done for root in run.roots)
     size = target.stat().st_size / 1e6
     stdout.print(
         f"{target}: {size:.1f} MB, {done} of {len(run.roots)} trees are finished", soft_wrap=True, markup=False

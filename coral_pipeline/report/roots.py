@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from coral_pipeline import tables
-from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.explored import GOOD_LEAVES, read_tree_info
 from coral_pipeline.settings import orient
 
 
@@ -25,26 +28,27 @@ class RootReport:
     """Edges that made no child."""
     good_leaves: int
     stop_reason: str
-    candidates: int
-    """Paths that took part in the ranking."""
-    selected: int
+    selected: int | None
+    """Paths; None: not ranked yet."""
 
 
 def root_report(tree: Path, ranked: Path) -> RootReport:
     """The numbers of a root, from its folders of ``explored_trees`` and ``ranked_paths``."""
-    info = json.loads((tree / TREE_FILE).read_bytes())
-    nodes = tables.NODES.rows(tree)
-    paths = tables.RANKED_PATHS.rows(ranked)
-    root_score, direction = nodes[0]["score"], info["direction"]
-    best = max((node["path_best_score"] for node in nodes), key=lambda score: orient(score, direction))
+    info = read_tree_info(tree, "stop_reason")
+    return report_of(info, tables.NODES.read(tree), tables.EDGES.read(tree), tables.RANKED_PATHS.read(ranked))
+
+
+def report_of(info: Mapping[str, Any], nodes: pa.Table, edges: pa.Table, ranked: pa.Table | None) -> RootReport:
+    """The same from what ``tree.json`` says and the tables; ``ranked``: None where there is no ranking yet."""
+    root_score, direction = nodes["score"][0].as_py(), info["direction"]
+    best = max(nodes["path_best_score"].to_pylist(), key=lambda score: orient(score, direction))
     return RootReport(
         root_score=root_score,
         best_score=best,
         improved=orient(best, direction) > orient(root_score, direction),
-        valid_edges=info["counts"]["valid_edges"],
-        failed_edges=info["counts"]["failed_edges"],
-        good_leaves=info["counts"]["good_leaves"],
+        valid_edges=len(nodes) - 1,
+        failed_edges=edges["child_id"].null_count,
+        good_leaves=sum(kind in GOOD_LEAVES for kind in nodes["leaf_kind"].to_pylist()),
         stop_reason=info["stop_reason"],
-        candidates=sum(path["candidate"] for path in paths),
-        selected=sum(path["selected"] for path in paths),
+        selected=None if ranked is None else sum(ranked["selected"].to_pylist()),
     )

@@ -10,7 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from coral_pipeline import tables
 from coral_pipeline.report.page.reading import RootReading, Row, RunReading
+from coral_pipeline.report.roots import RootReport, report_of
 from coral_pipeline.settings import STAGES, orient
 
 SECONDS_PER_HOUR = 3600.0
@@ -49,18 +51,13 @@ class Costs:
 
 @dataclass(frozen=True)
 class RootOverview:
-    """One root in the few numbers a person looks at first; those of its tree are None until it is done."""
+    """One root in the few numbers a person looks at first."""
 
     reading: RootReading
-    best_score: float | None = None
-    """Best raw score in the tree, the root's included."""
-    improved: bool = False
-    valid_edges: int | None = None
-    failed_edges: int | None = None
-    good_leaves: int | None = None
-    selected: int | None = None
-    """Paths; None: not ranked yet."""
-    costs: Costs | None = None
+    report: RootReport | None
+    """None: its tree is not finished."""
+    costs: Costs | None
+    """None likewise."""
 
     @property
     def label(self) -> str:
@@ -70,72 +67,50 @@ class RootOverview:
 
 def root_overview(root: RootReading) -> RootOverview:
     """The numbers of a root."""
-    if root.state != "done":
-        return RootOverview(root)
-    direction = root.info["direction"]
-    nodes = root.nodes.to_pylist()
-    best = max((node["path_best_score"] for node in nodes), key=lambda score: orient(score, direction))
-    made = len(nodes) - 1
-    return RootOverview(
-        reading=root,
-        best_score=best,
-        improved=orient(best, direction) > orient(root.chosen["score"], direction),
-        valid_edges=made,
-        failed_edges=len(root.edges) - made,
-        good_leaves=sum(node["leaf_kind"] not in (None, "open") for node in nodes),
-        selected=None if root.ranked is None else sum(root.ranked["selected"].to_pylist()),
-        costs=_costs(root),
-    )
+    if not root.done:
+        return RootOverview(root, None, None)
+    return RootOverview(root, report_of(root.info, root.nodes, root.edges, root.ranked), _costs(root))
 
 
 def _costs(root: RootReading) -> Costs:
     edges = root.edges.to_pylist()
     before = {node["node_id"]: node["max_token_total"] for node in root.nodes.to_pylist()}
-    prompt, sampled = [], []
-    for message in root.messages():
-        prompt += [message["input_tokens"]] if message["input_tokens"] is not None else []
-        sampled += [message["output_tokens"]] if message["output_tokens"] is not None else []
     return Costs(
         edges=len(edges),
-        turns=len(root.turns),
+        turns=sum(1 for _ in root.rows(tables.TURNS, "turn")),
         model_calls=sum(edge["step_turns"] for edge in edges),
         tool_calls=sum(edge["tool_calls"] for edge in edges),
         failed_tool_calls=sum(edge["failed_tool_calls"] for edge in edges),
         context_tokens=sum(max(0, edge["max_token_total"] - before[edge["parent_id"]]) for edge in edges),
-        prompt_tokens=sum(prompt) if prompt else None,
-        sampled_tokens=sum(sampled) if sampled else None,
+        prompt_tokens=_counted(root, "input_tokens"),
+        sampled_tokens=_counted(root, "output_tokens"),
         hours=math.fsum(edge["seconds"] for edge in edges) / SECONDS_PER_HOUR,
     )
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """What there is to train on."""
+def _counted(root: RootReading, column: str) -> int | None:
+    """Sum over the tree's messages; None where none has a number."""
+    values = [row[column] for row in root.rows(tables.MESSAGES, column) if row[column] is not None]
+    return sum(values) if values else None
 
-    samples: int | None
-    """SFT samples; None: no dataset yet."""
-    messages: int
-    """In them, those counted once that several samples of a root share."""
-    tokens: int | None
-    """In the token streams; None: no dataset yet."""
-    trained_tokens: int | None
-    """Of these, the ones to train on: sampled by the Teacher, each once."""
-    advantages: Row
-    """Edges by sign of their advantage: positive, negative, zero, unassigned."""
+
+@dataclass(frozen=True)
+class Advantages:
+    """Edges by the sign of their advantage."""
+
+    positive: int
+    negative: int
+    zero: int
+    unassigned: int
     estimators: Sequence[str]
 
 
-def dataset(run: RunReading) -> Dataset:
-    """The dataset's numbers."""
+def advantages(run: RunReading) -> Advantages:
+    """Of all roots together."""
     credit = all_credit(run)
     signs = Counter(map(_sign, [] if credit is None else credit["advantage"].to_pylist()))
-    samples = run.samples
-    return Dataset(
-        samples=None if samples is None else len(samples),
-        messages=sum(len(sample["message_ids"]) - sample["shared_messages"] for sample in samples or ()),
-        tokens=None if run.streams is None else run.streams.tokens,
-        trained_tokens=None if run.streams is None else run.streams.trained,
-        advantages={sign: signs[sign] for sign in ("positive", "negative", "zero", "unassigned")},
+    return Advantages(
+        **{sign: signs[sign] for sign in ("positive", "negative", "zero", "unassigned")},
         estimators=sorted(set([] if credit is None else credit["estimator"].to_pylist())),
     )
 
@@ -187,7 +162,7 @@ def stage_rows(run: RunReading) -> list[Row]:
 def best_scores(run: RunReading, roots: Sequence[RootOverview]) -> tuple[float | None, float | None]:
     """Best raw score of the Student, and of the Teacher's trees."""
     student = [score for score in run.labels["score"].to_pylist() if score is not None]
-    teacher = [root.best_score for root in roots if root.best_score is not None]
+    teacher = [root.report.best_score for root in roots if root.report]
 
     def best(scores: Sequence[float]) -> float | None:
         return max(scores, key=lambda score: orient(score, run.direction), default=None)

@@ -49,7 +49,7 @@ def report_page(
 
     ``watch``: hands on the roots, which take most of the time, one by one.
     """
-    done = [root for root in run.roots if root.state == "done"]
+    done = [root for root in run.roots if root.done]
     share = settings.transcript_bytes // max(len(done), 1)
     trees = [_tree(root, place, settings, share) for place, root in enumerate(watch(run.roots))]
     roots = [overview.root_overview(root) for root in run.roots]
@@ -74,7 +74,7 @@ def report_page(
             best_of_teacher=best_of_teacher,
             costs=overview.Costs.total(root.costs for root in roots if root.costs is not None),
             paths=overview.selected_paths(run),
-            dataset=overview.dataset(run),
+            advantages=overview.advantages(run),
             pictures=_pictures(run),
             configuration=_configuration(done),
         )
@@ -108,7 +108,7 @@ def _count(number: int | None) -> str:
 
 
 def _tree(root: RootReading, place: int, settings: ReportSettings, share: int) -> TreeView | None:
-    if root.state != "done":
+    if not root.done:
         return None
     paths = [] if root.ranked is None else root.ranked.to_pylist()
     selected = {row["rank"]: row["node_ids"] for row in paths if row["selected"]}

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from coral_pipeline import tables
+from coral_pipeline import provenance, tables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, TREE_FILE
+from coral_pipeline.explored import read_tree_info
+from coral_pipeline.export.branches import IGNORED
+from coral_pipeline.provenance import MAKE_AGAIN, Input
 from coral_pipeline.settings import Direction
+from coral_pipeline.storage import SEPARATOR
 
 Row = dict[str, Any]
-_MESSAGES_AT_ONCE = 64
-_COUNTED_AT_ONCE = 1024
+_AT_ONCE = 64
+"""Rows of a large table that are in memory together."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,28 @@ class Outputs:
     output: Path
     student_run: str
 
-    def folder(self, asset: str, root: str | None = None) -> Path:
+    def folder(self, asset: str, root: str = "") -> Path:
         """The folder of an asset's partition, there or not."""
-        return self.output / asset / self.student_run / (root or "")
+        return self.output / asset / self.student_run / root
 
-    def has(self, table: tables.Table, asset: str, root: str | None = None) -> bool:
+    def has(self, table: tables.Table, asset: str) -> bool:
         """Whether the table was written."""
-        return (self.folder(asset, root) / table.file_name).is_file()
+        return (self.folder(asset) / table.file_name).is_file()
+
+    def is_made(self, asset: str, root: str = "") -> bool:
+        """Whether the partition was made, from what is there now: what is left of an earlier tree does not count."""
+        made = provenance.read(self.folder(asset, root))
+        return made is not None and all(map(self._is_of_now, made.inputs))
+
+    def _is_of_now(self, source: Input) -> bool:
+        if source.asset == "student_run":  # lies elsewhere
+            return True
+        _, _, root = source.partition.partition(SEPARATOR)
+        if source.asset == tables.SELECTED_ROOTS.name:
+            made = provenance.read(self.folder(source.asset))
+            return made is not None and source.version == (made.folders.get(root) if root else made.version)
+        made = provenance.read(self.folder(source.asset, root))
+        return made is not None and source.version == made.version
 
 
 @dataclass(frozen=True)
@@ -46,13 +63,12 @@ class RootReading:
     """Its row of ``tables.SELECTED_ROOTS``."""
     folder: Path
     """Of its tree."""
-    state: Literal["done", "growing", "waiting"]
-    """Of its tree; the tables are empty unless it is done."""
+    done: bool
+    """Whether its tree is finished; the tables are empty unless it is."""
     info: Row
     """``tree.json``."""
     nodes: pa.Table
     edges: pa.Table
-    turns: Sequence[Row]
     rounds: Sequence[Row]
     ranked: pa.Table | None
     """``tables.RANKED_PATHS``; None: not made yet."""
@@ -66,26 +82,24 @@ class RootReading:
         """Snapshot folder name."""
         return str(self.chosen["root"])
 
-    def messages(self) -> Iterator[Row]:
-        """The messages, a few at a time in memory; token ids and log-probabilities left out."""
-        wanted = [c.name for c in tables.MESSAGES.columns if not c.name.startswith("sampled_")]
-        path = self.folder / tables.MESSAGES.file_name
-        try:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_MESSAGES_AT_ONCE, columns=wanted):
-                    yield from batch.to_pylist()
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise BadInput(path, f"cannot be read ({error})", REMAKE) from error
+    def rows(self, table: tables.Table, *columns: str) -> Iterator[Row]:
+        """These columns of a large table of the tree, a few rows at a time in memory."""
+        for batch in _batches(table, self.folder, *columns):
+            yield from batch.to_pylist()
 
 
 @dataclass(frozen=True)
-class TokenCounts:
-    """Tokens of the flat streams of the dataset."""
+class DatasetCounts:
+    """What there is to train on."""
 
-    streams: int
+    samples: int
+    """SFT samples."""
+    messages: int
+    """In them; those that several samples of a root share count once."""
     tokens: int
-    trained: int
-    """Those a label asks for; shared ones count once."""
+    """In the token streams."""
+    trained_tokens: int
+    """Of these, the ones a label asks for; shared ones count once."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +116,8 @@ class RunReading:
     """``tables.SELECTED_ROOTS``; None: no roots were chosen yet."""
     roots: Sequence[RootReading]
     """In run order."""
-    samples: Sequence[Row] | None
-    """The columns of ``tables.SFT_SAMPLES`` that say which path a sample is and how long; None: no dataset yet."""
-    streams: TokenCounts | None
+    dataset: DatasetCounts | None
+    """None: not made yet."""
 
 
 def read_run(outputs: Outputs) -> RunReading:
@@ -121,9 +134,8 @@ def read_run(outputs: Outputs) -> RunReading:
     if outputs.has(tables.REJECTED_SNAPSHOTS, "filtered_snapshots"):
         rejected = tables.REJECTED_SNAPSHOTS.rows(outputs.folder("filtered_snapshots"))
     selected = None
-    if outputs.has(tables.SELECTED_ROOTS, "selected_roots"):
+    if outputs.is_made("selected_roots"):
         selected = tables.SELECTED_ROOTS.read(outputs.folder("selected_roots"))
-    chosen = [] if selected is None else selected.to_pylist()
     return RunReading(
         outputs=outputs,
         direction=_direction(labels),
@@ -131,9 +143,8 @@ def read_run(outputs: Outputs) -> RunReading:
         snapshots=len(labels) + len(rejected),
         rejected=rejected,
         selected=selected,
-        roots=[_read_root(outputs, row) for row in chosen],
-        samples=_samples(outputs),
-        streams=_streams(outputs),
+        roots=[] if selected is None else [_read_root(outputs, row) for row in selected.to_pylist()],
+        dataset=_read_dataset(outputs.folder("sft_dataset")) if outputs.is_made("sft_dataset") else None,
     )
 
 
@@ -146,61 +157,44 @@ def _direction(labels: pa.Table) -> Direction:
 def _read_root(outputs: Outputs, chosen: Row) -> RootReading:
     root = chosen["root"]
     folder = outputs.folder("explored_trees", root)
-    if not (folder / TREE_FILE).is_file():
-        state: Literal["growing", "waiting"] = "growing" if folder.is_dir() else "waiting"
+    if not outputs.is_made("explored_trees", root):
         none = {table.name: table.build(()) for table in (tables.NODES, tables.EDGES)}
-        return RootReading(chosen, folder, state, {}, none["nodes"], none["edges"], (), (), None, None, ())
-    try:
-        info = json.loads((folder / TREE_FILE).read_bytes())
-    except ValueError as error:
-        raise BadInput(folder / TREE_FILE, f"is not JSON ({error})", REMAKE) from error
-    ranked = credit = None
-    values: Sequence[Row] = ()
-    if outputs.has(tables.RANKED_PATHS, "ranked_paths", root):
-        ranked = tables.RANKED_PATHS.read(outputs.folder("ranked_paths", root))
-    if outputs.has(tables.CREDIT_EDGES, "advantage_batches", root):
-        credit = tables.CREDIT_EDGES.read(outputs.folder("advantage_batches", root))
-    if outputs.has(tables.CRITIC_TARGETS, "advantage_batches", root):
-        values = tables.CRITIC_TARGETS.rows(outputs.folder("advantage_batches", root))
+        return RootReading(chosen, folder, False, {}, none["nodes"], none["edges"], (), None, None, ())
+    is_ranked, is_credited = (outputs.is_made(asset, root) for asset in ("ranked_paths", "advantage_batches"))
+    batch = outputs.folder("advantage_batches", root)
     return RootReading(
         chosen=chosen,
         folder=folder,
-        state="done",
-        info=info if isinstance(info, dict) else {},
+        done=True,
+        info=read_tree_info(folder, "stop_reason"),
         nodes=tables.NODES.read(folder),
         edges=tables.EDGES.read(folder),
-        turns=tables.TURNS.rows(folder),
         rounds=tables.ROUNDS.rows(folder),
-        ranked=ranked,
-        credit=credit,
-        values=values,
+        ranked=tables.RANKED_PATHS.read(outputs.folder("ranked_paths", root)) if is_ranked else None,
+        credit=tables.CREDIT_EDGES.read(batch) if is_credited else None,
+        values=tables.CRITIC_TARGETS.rows(batch) if is_credited else (),
     )
 
 
-def _samples(outputs: Outputs) -> list[Row] | None:
-    if not outputs.has(tables.SFT_SAMPLES, "sft_dataset"):
-        return None
-    path = outputs.folder("sft_dataset") / tables.SFT_SAMPLES.file_name
-    try:
-        rows: list[Row] = pq.read_table(path, columns=["root", "leaf_id", "message_ids", "shared_messages"]).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(path, f"cannot be read ({error})", "make it again") from error
-    return rows
+def _read_dataset(folder: Path) -> DatasetCounts:
+    samples = messages = tokens = trained = 0
+    for batch in _batches(tables.SFT_SAMPLES, folder, "message_ids", "shared_messages"):
+        samples += len(batch)
+        messages += len(batch["message_ids"].flatten()) - pc.sum(batch["shared_messages"]).as_py()
+    for batch in _batches(tables.BRANCHES, folder, "labels"):
+        labels = batch["labels"].flatten()
+        tokens += len(labels)
+        trained += pc.sum(pc.not_equal(labels, IGNORED)).as_py() or 0
+    return DatasetCounts(samples, messages, tokens, trained)
 
 
-def _streams(outputs: Outputs) -> TokenCounts | None:
-    """Counted piece by piece: the streams of a large run do not fit into memory."""
-    if not outputs.has(tables.BRANCHES, "sft_dataset"):
-        return None
-    path = outputs.folder("sft_dataset") / tables.BRANCHES.file_name
-    streams = tokens = trained = 0
+def _batches(table: tables.Table, folder: Path, *columns: str) -> Iterator[pa.RecordBatch]:
+    """A table piece by piece: those of a large run do not fit into memory."""
+    path = folder / table.file_name
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_COUNTED_AT_ONCE, columns=["labels"]):
-                labels = batch.column(0).flatten()
-                streams += len(batch)
-                tokens += len(labels)
-                trained += pc.sum(pc.not_equal(labels, -100)).as_py() or 0
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(path, f"cannot be read ({error})", "make it again") from error
-    return TokenCounts(streams, tokens, trained)
+            if missing := set(columns) - set(file.schema_arrow.names):
+                raise BadInput(path, f"lacks the column {min(missing)}", "make it again with this version")
+            yield from file.iter_batches(_AT_ONCE, columns=columns)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInput(path, f"cannot be read ({error})", MAKE_AGAIN) from error

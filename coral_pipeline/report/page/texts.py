@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 """Terminal colours, which say nothing without a terminal."""
-_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Characters that turn the text around them, and so can make it read as what it is not."""
-_UNSEEN = (*range(0x80, 0xA0), 0xAD, 0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xFFF9, 0xFFFC))
-_VISIBLE = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
-    0x7F: "\u2421",
-    **{code: f"⟨U+{code:04X}⟩" for code in (*_DIRECTIONS, *_UNSEEN)},
-    **{code: "\ufffd" for code in range(0xD800, 0xE000)},
+_UNSEEN = {"Cc", "Cf", "Zl", "Zp"}
+"""Categories of characters that are not seen, or that turn the text around them so that it reads as what it is not."""
+_IGNORED = {
+    *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0),
+    *(*range(0x180B, 0x1810), *range(0xFE00, 0xFE0E), *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)),
 }
+"""What Unicode says is not to be drawn (Default_Ignorable_Code_Point) beside category Cf: fillers, selectors of
+variants, tags. U+FE0E and U+FE0F are left, by which many a sign is drawn as text or as an emoji; the joiner of emoji,
+U+200D, is not: what it joins is shown in its parts."""
 _TAIL_SHARE = 4
 """One character in so many that are kept of a long text is of its end."""
 
+Shown = str | tuple[str, int, str]
+"""A whole text; or how it begins, how many characters are left out, and how it ends."""
+
+
+class _Signs(dict[int, str]):
+    """What each character is shown as, by code point."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = _sign(chr(code))
+        return self[code]
+
+
+def _sign(character: str) -> str:
+    code, category = ord(character), unicodedata.category(character)
+    if character in "\t\n":
+        return character
+    if code < 0x20 or code == 0x7F:
+        return chr(0x2400 + min(code, 0x21))
+    if category == "Cs":  # half a surrogate pair, which UTF-8 cannot say
+        return "\ufffd"
+    return f"⟨U+{code:04X}⟩" if category in _UNSEEN or code in _IGNORED else character
+
+
+_SIGNS = _Signs()
+
 
 def visible(text: str) -> str:
-    """The text with control and direction characters as visible signs (``␀``, ``␛``, ``⟨U+202E⟩``)."""
-    return _COLOURS.sub("", text.replace("\r\n", "\n")).translate(_VISIBLE)
+    """The text with what is not seen as visible signs (``␀``, ``␛``, ``⟨U+202E⟩``)."""
+    return _COLOURS.sub("", text.replace("\r\n", "\n")).translate(_SIGNS)
 
 
 @dataclass
@@ -31,24 +57,23 @@ class TextPool:
 
     limit: int
     """Characters kept of one text."""
-    texts: list[str | tuple[str, int, str]] = field(default_factory=list)
-    """A whole text; or how it begins, how many characters are left out, and how it ends."""
-    cut: int = 0
-    """Texts that are not whole."""
-    _places: dict[str | tuple[str, int, str], int] = field(default_factory=dict)
+    _places: dict[tuple[str, int, str], int] = field(default_factory=dict)
 
     def put(self, text: str) -> int:
-        """The text's place in ``texts``."""
-        kept = self._kept(text)
-        if kept not in self._places:
-            self._places[kept] = len(self.texts)
-            self.texts.append(kept)
-            self.cut += not isinstance(kept, str)
-        return self._places[kept]
+        """The text's place in the pool."""
+        return self._places.setdefault(_cut((text, 0, ""), self.limit), len(self._places))
 
-    def _kept(self, text: str) -> str | tuple[str, int, str]:
-        if len(text) <= self.limit:
-            return visible(text)
-        tail = self.limit // _TAIL_SHARE
-        head = self.limit - tail
-        return visible(text[:head]), len(text) - self.limit, visible(text[len(text) - tail :])
+    def shown(self, limit: int) -> list[Shown]:
+        """The texts as they are shown where no more than ``limit`` characters of each can be, in order of place."""
+        cut = (_cut(kept, limit) for kept in self._places)
+        return [(visible(head), missing, visible(tail)) if missing else visible(head) for head, missing, tail in cut]
+
+
+def _cut(kept: tuple[str, int, str], limit: int) -> tuple[str, int, str]:
+    """The ends that are kept of a text, made shorter; cut at once or bit by bit, they come out the same."""
+    head, missing, tail = kept
+    ends = head + tail
+    if len(ends) <= limit:
+        return kept
+    of_tail = limit // _TAIL_SHARE
+    return ends[: limit - of_tail], missing + len(ends) - limit, ends[len(ends) - of_tail :]

@@ -19,6 +19,8 @@ from coral_pipeline.settings import ReportSettings
 
 _LEVEL = 6
 """Of compression: 9 takes twice the time for one part in a hundred."""
+_OF_MESSAGES = ("message_id", "turn", "role", "output_tokens")
+"""Columns that are shown as they are."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +38,24 @@ class PackedTree:
 def pack_tree(root: RootReading, settings: ReportSettings, share: int) -> PackedTree:
     """The tree of a finished root in at most ``share`` bytes, if cutting its texts can do that."""
     limit = settings.text_characters
+    texts = TextPool(limit)
+    data = tree_data(root, texts)
     while True:
-        texts = TextPool(limit)
-        content = json.dumps(tree_data(root, texts), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        data = base64.b64encode(zlib.compress(content.encode(), _LEVEL)).decode()
-        if len(data) <= share or limit <= settings.min_text_characters:
-            return PackedTree(data, limit, texts.cut)
+        shown = texts.shown(limit)
+        content = json.dumps(data | {"texts": shown}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        packed = base64.b64encode(zlib.compress(content.encode(), _LEVEL)).decode()
+        if len(packed) <= share or limit <= settings.min_text_characters:
+            return PackedTree(packed, limit, sum(not isinstance(text, str) for text in shown))
         limit = max(limit // 2, settings.min_text_characters)
 
 
 def tree_data(root: RootReading, texts: TextPool) -> Row:
     """All that is told of the tree's nodes and edges. Texts are numbers: their places in ``texts``."""
     turns: dict[int, list[Row]] = defaultdict(list)
-    for turn in sorted(root.turns, key=lambda turn: (turn["edge_id"], turn["turn"])):
+    for turn in sorted(tables.TURNS.rows(root.folder), key=lambda turn: (turn["edge_id"], turn["turn"])):
         turns[turn["edge_id"]].append(turn)
     messages: dict[int, list[Row]] = defaultdict(list)
-    for message in root.messages():
+    for message in root.rows(tables.MESSAGES, "edge_id", "content", *_OF_MESSAGES):
         messages[message["edge_id"]].append(_message(message, texts))
     credit = {} if root.credit is None else {row["edge_id"]: row for row in root.credit.to_pylist()}
     edges = [
@@ -65,9 +69,9 @@ def tree_data(root: RootReading, texts: TextPool) -> Row:
         for edge in root.edges.to_pylist()
     ]
     data = {
-        "direction": root.info.get("direction"),
+        "direction": root.info["direction"],
         "chosen": root.chosen,
-        "search": dict((root.info.get("configuration") or {}).get("search") or {}),
+        "search": root.info.get("configuration", {}).get("search", {}),
         "nodes": root.nodes.to_pylist(),
         "edges": edges,
         "rounds": placed_rounds(root.rounds),
@@ -77,7 +81,7 @@ def tree_data(root: RootReading, texts: TextPool) -> Row:
     }
     plain = _json_values(data)
     assert isinstance(plain, dict)
-    return plain | {"texts": texts.texts}
+    return plain
 
 
 def placed_rounds(rounds: Sequence[Row]) -> list[Row]:
@@ -96,7 +100,9 @@ def placed_rounds(rounds: Sequence[Row]) -> list[Row]:
 
 def _edge_diff(turns: Sequence[Row], limit: int) -> str | None:
     """What the edge changed in its parent's code; None: not told, or not to be said of two diffs so long or special."""
-    diffs = [turn[tables.CODE_DIFF.name] for turn in turns if turn[tables.CODE_DIFF.name] is not None]
+    diffs: list[str] = [turn[tables.CODE_DIFF.name] for turn in turns if turn[tables.CODE_DIFF.name] is not None]
+    if len(diffs) < sum(turn["commit_hash"] is not None for turn in turns):
+        return None
     if len(diffs) != 2:
         return diffs[0] if diffs else None
     return combined(*diffs) if sum(map(len, diffs)) <= limit else None
@@ -113,8 +119,8 @@ def _turn(turn: Row, texts: TextPool) -> Row:
 
 
 def _message(message: Row, texts: TextPool) -> Row:
-    kept = ("message_id", "turn", "role", "sampled", "input_tokens", "output_tokens", "created_ms", "completed_ms")
-    return {name: message[name] for name in kept} | {"parts": [_part(part, texts) for part in message["content"]]}
+    parts = [_part(part, texts) for part in message["content"]]
+    return {name: message[name] for name in _OF_MESSAGES} | {"parts": parts}
 
 
 def _part(part: Mapping[str, Any], texts: TextPool) -> Row:

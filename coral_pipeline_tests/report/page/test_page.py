@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from coral_pipeline import tables
@@ -15,7 +18,17 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.report.page.page import report_page
 from coral_pipeline.report.page.reading import Outputs, read_run
 from coral_pipeline.settings import ReportSettings
-from coral_pipeline_tests.report.page.runs import RUN, root_name, saying, write_root, write_selection
+from coral_pipeline_tests.report.page.runs import (
+    NODES,
+    RUN,
+    root_name,
+    saying,
+    seal,
+    write_credit,
+    write_dataset,
+    write_root,
+    write_selection,
+)
 
 MADE = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -52,7 +65,7 @@ def test_without_anything_of_the_run_the_mend_is_told(tmp_path: Path) -> None:
 
 def test_before_roots_are_chosen_there_is_the_run(tmp_path: Path) -> None:
     write_selection(tmp_path, roots=1)
-    (tmp_path / "selected_roots" / RUN / tables.SELECTED_ROOTS.file_name).unlink()
+    shutil.rmtree(tmp_path / "selected_roots")
     said = text(page(tmp_path))
     assert "6 snapshots of a run that is to raise its score. No roots were chosen yet." in said
     assert "No paths were ranked yet." in said and "No dataset was made yet." in said
@@ -65,9 +78,59 @@ def test_trees_that_are_not_done_are_shown_as_such(tmp_path: Path) -> None:
     (tmp_path / "explored_trees" / RUN / root_name(2) / "work").mkdir(parents=True)
     said = text(page(tmp_path))
     assert "2 of 4 trees are finished" in said
-    assert "Its tree is not finished: nothing can be told of it yet." in said
-    assert "Its tree is not begun: nothing can be told of it yet." in said
+    assert said.count("Its tree is not finished: nothing can be told of it yet.") == 2
     assert [line.count("Paths of this tree") for line in (page(tmp_path),)] == [1], "one tree is ranked"
+
+
+def test_the_dataset_is_counted(tmp_path: Path) -> None:
+    write_selection(tmp_path, roots=1)
+    write_root(tmp_path)
+    write_credit(tmp_path)
+    write_dataset(tmp_path)
+    said = text(page(tmp_path)).split("SFT samples")[-1]
+    assert said.startswith("2 Messages in them3 Tokens5 Tokens to train on2 Positive advantages1 ")
+
+
+def test_what_is_left_of_an_earlier_tree_is_not_told(tmp_path: Path) -> None:
+    """The root is explored anew, to another and smaller tree; paths, advantages and dataset are still of the first."""
+    write_selection(tmp_path, roots=1)
+    write_root(tmp_path)
+    write_credit(tmp_path)
+    write_dataset(tmp_path)
+    before = text(page(tmp_path))
+    assert "No paths were ranked yet." not in before and "Advantages by td." in before
+    write_root(tmp_path, nodes=NODES[:3], failed=(), rank=False)
+    seal(tmp_path, "explored_trees", root_name(0), version="2", selected_roots="1")
+    said = text(page(tmp_path))
+    assert "all trees are finished" in said
+    assert "No paths were ranked yet." in said and "No dataset was made yet." in said
+    assert "Advantages by" not in said and "All 3 paths" not in said
+
+
+def test_an_earlier_ranking_leaves_its_advantages_untold(tmp_path: Path) -> None:
+    write_selection(tmp_path, roots=1)
+    write_root(tmp_path)
+    write_credit(tmp_path)
+    seal(tmp_path, "ranked_paths", root_name(0), version="2", explored_trees="1")
+    said = text(page(tmp_path))
+    assert "No paths were ranked yet." not in said and "Advantages by" not in said
+
+
+def test_roots_of_a_run_that_was_read_anew_are_not_told(tmp_path: Path) -> None:
+    """Of its six snapshots the first is gone, which was a root."""
+    write_selection(tmp_path, roots=1)
+    write_root(tmp_path)
+    folder = tmp_path / "stage_labels" / RUN
+    tables.STAGE_LABELS.write(tables.STAGE_LABELS.rows(folder)[1:], folder)
+    seal(tmp_path, "stage_labels", version="2")
+    assert "5 snapshots of a run that is to raise its score. No roots were chosen yet." in text(page(tmp_path))
+
+
+def test_the_tree_of_an_earlier_root_of_the_name_is_not_told(tmp_path: Path) -> None:
+    write_selection(tmp_path, roots=1)
+    write_root(tmp_path)
+    seal(tmp_path, "explored_trees", root_name(0), selected_roots="0")
+    assert "0 of 1 trees are finished" in text(page(tmp_path))
 
 
 def test_a_run_that_lowers_its_score_is_told_so(tmp_path: Path) -> None:
@@ -119,16 +182,23 @@ def test_cut_texts_are_named_with_where_they_stand_in_full(tmp_path: Path) -> No
     assert f"messages.parquet and turns.parquet of explored_trees/{RUN}/{root_name(0)}/" in said
 
 
-def test_damaged_files_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tree", ["{", "[]", '{"root": "r"}', '{"root": "r", "direction": "maximize"}'])
+def test_a_tree_that_cannot_be_read_is_named(tmp_path: Path, tree: str) -> None:
+    write_selection(tmp_path, roots=1)
+    (write_root(tmp_path) / "tree.json").write_text(tree)
+    with pytest.raises(BadInput, match=rf"{root_name(0)}.tree\.json: "):
+        page(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["messages.parquet", "turns.parquet"])
+def test_damaged_tables_are_named(tmp_path: Path, file: str) -> None:
     write_selection(tmp_path, roots=1)
     folder = write_root(tmp_path)
-    whole = (folder / "tree.json").read_text()
-    (folder / "tree.json").write_text("{")
-    with pytest.raises(BadInput, match=r"tree\.json: is not JSON"):
+    pq.write_table(pa.table({"something": [1]}), folder / file)
+    with pytest.raises(BadInput, match=rf"{file}: lacks the column"):
         page(tmp_path)
-    (folder / "tree.json").write_text(whole)
-    (folder / "messages.parquet").write_bytes(b"PAR1")
-    with pytest.raises(BadInput, match=r"messages\.parquet"):
+    (folder / file).write_bytes(b"PAR1")
+    with pytest.raises(BadInput, match=rf"{file}: cannot be read"):
         page(tmp_path)
 
 

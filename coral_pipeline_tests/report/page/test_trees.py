@@ -20,6 +20,11 @@ def read_root(output: Path) -> RootReading:
     return read_run(Outputs(output, RUN)).roots[0]
 
 
+def told(root: RootReading) -> Any:
+    texts = TextPool(1000)
+    return tree_data(root, texts) | {"texts": texts.shown(1000)}
+
+
 def unpacked(data: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(data)))
 
@@ -27,23 +32,22 @@ def unpacked(data: str) -> Any:
 def test_every_node_and_edge_is_told_with_its_turns_and_messages(tmp_path: Path) -> None:
     write_selection(tmp_path, roots=1)
     folder = write_root(tmp_path, turn=lambda row: {**row, "code_diff": f"diff of {row['edge_id']}/{row['turn']}"})
-    texts = TextPool(1000)
-    data = tree_data(read_root(tmp_path), texts)
+    data = told(read_root(tmp_path))
     assert data["nodes"] == tables.NODES.rows(folder)
     assert [edge["edge_id"] for edge in data["edges"]] == [row["edge_id"] for row in tables.EDGES.rows(folder)]
-    told = {
+    diffs = {
         (edge["edge_id"], turn["turn"]): data["texts"][turn["code_diff"]]
         for edge in data["edges"]
         for turn in edge["turns"]
     }
-    assert told == {key: f"diff of {key[0]}/{key[1]}" for key in told} and len(told) == 2 * len(data["edges"])
+    assert diffs == {key: f"diff of {key[0]}/{key[1]}" for key in diffs} and len(diffs) == 2 * len(data["edges"])
     ids = [message["message_id"] for edge in data["edges"] for message in edge["messages"]]
     assert ids == [row["message_id"] for row in tables.MESSAGES.rows(folder)], "each once"
     assert data["folder"] == f"explored_trees/{RUN}/{folder.name}"
 
 
 def test_an_edge_tells_what_both_its_turns_changed(tmp_path: Path) -> None:
-    """One diff of two; one turn's where the other has none; none where they cannot be made one, or are too long."""
+    """One diff of two; one turn's where the other made none; none where they cannot be made one, or are too long."""
     head = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n"
     diffs = {
         0: (f"{head}-1\n+2\n", f"{head}-2\n+3\n"),
@@ -56,18 +60,27 @@ def test_an_edge_tells_what_both_its_turns_changed(tmp_path: Path) -> None:
     write_root(
         tmp_path, turn=lambda row: {**row, "code_diff": diffs.get(row["edge_id"], (None, None))[row["turn"] - 1]}
     )
-    data = tree_data(read_root(tmp_path), TextPool(1000))
-    told = [None if edge["code_diff"] is None else data["texts"][edge["code_diff"]] for edge in data["edges"]]
+    data = told(read_root(tmp_path))
+    shown = [None if edge["code_diff"] is None else data["texts"][edge["code_diff"]] for edge in data["edges"]]
     both = head.replace("@@ -1 +1 @@", "@@ -1,1 +1,1 @@") + "-1\n+3\n"
-    assert told == [both, f"{head}-1\n+2\n", None, None, "", None, None]
+    assert shown == [both, f"{head}-1\n+2\n", None, None, "", None, None]
+
+
+def test_a_commit_whose_diff_was_not_recorded_leaves_the_edge_s_untold(tmp_path: Path) -> None:
+    """Only the second turn's is there, and both turns made a commit."""
+    diff = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n"
+    write_selection(tmp_path, roots=1)
+    write_root(
+        tmp_path,
+        turn=lambda row: {**row, "commit_hash": "0" * 40, "code_diff": diff if row["turn"] == 2 else None},
+    )
+    assert {edge["code_diff"] for edge in told(read_root(tmp_path))["edges"]} == {None}
 
 
 def test_a_prompt_that_every_turn_has_is_kept_once(tmp_path: Path) -> None:
     write_selection(tmp_path, roots=1)
     write_root(tmp_path, message=lambda row: saying(row, "the same"))
-    texts = TextPool(1000)
-    tree_data(read_root(tmp_path), texts)
-    assert texts.texts.count("the same") == 1
+    assert told(read_root(tmp_path))["texts"].count("the same") == 1
 
 
 def test_a_tree_is_cut_down_to_its_share_of_the_page(tmp_path: Path) -> None:

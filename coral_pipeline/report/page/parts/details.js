@@ -185,7 +185,8 @@ function turnDiff(data, edge, turn) {
     const said = turn.commit_hash ? "No code diff was recorded." : "No commit was graded, so there is no code diff.";
     return el("p", { class: "empty" }, said);
   }
-  const title = `Code diff against ${turn.turn > 1 ? "turn 1" : named(edge.parent_id)}`;
+  const before = edge.turns.findLast((other) => other.turn < turn.turn && other.commit_hash);
+  const title = `Code diff against ${before ? `turn ${before.turn}` : named(edge.parent_id)}`;
   const block = () => diffBlock(text, turnsFile(data, edge));
   if (edge.code_diff === null) return [el("p", { class: "caption" }, title), block()];
   const fold = el("details", {}, el("summary", {}, title));
@@ -194,15 +195,17 @@ function turnDiff(data, edge, turn) {
 }
 
 /** Added and removed lines as <ins> and <del>, so that they are told from the others without colour as well.
-    What git says before a file's first hunk is left out where its name says the same. */
-function diffLines(text) {
+    What git says before a file's first hunk is left out where its name says the same. ``isTail``: the text begins
+    somewhere in a hunk, with what is left of a line. */
+function diffLines(text, isTail = false) {
   const shown = [];
-  let inHunk = false;
-  for (const line of text.replace(/\n$/, "").split("\n")) {
+  let inHunk = isTail;
+  for (const [place, line] of text.replace(/\n$/, "").split("\n").entries()) {
     const file = line.match(/^diff --git (?:a\/.* b\/)?(.*)$/);
     if (file) inHunk = false;
     if (line.startsWith("@@")) inHunk = true;
     if (file) shown.push(el("span", { class: "file" }, `${file[1]}\n`));
+    else if (isTail && place === 0) shown.push(el("span", { class: "same" }, `${line}\n`));
     else if (inHunk) shown.push(diffLine(line));
     else if (!/^(index |--- |\+\+\+ )/.test(line)) shown.push(el("span", { class: line[0] === "\\" ? "note" : "head" }, `${line}\n`));
   }

@@ -48,13 +48,14 @@ function table(label, heads, rows) {
     el("table", {}, el("caption", {}, label), el("thead", {}, head), el("tbody", {}, rows.map(line))));
 }
 
-/** A text of the pool in a block, its missing middle named. ``where`` says in which file all of it is. */
+/** A text of the pool in a block, its missing middle named. ``where`` says in which file all of it is;
+    ``render`` makes elements of a part, and is told whether it is what follows the missing middle. */
 function pooled(text, where, render = (part) => part) {
   if (typeof text === "string") return el("pre", {}, render(text));
   const [head, missing, tail] = text;
   return [
     el("pre", {}, render(head)),
     el("p", { class: "cut" }, `${count(missing)} characters are left out here; all of it is in ${where}.`),
-    el("pre", {}, render(tail)),
+    el("pre", {}, render(tail, true)),
   ];
 }
