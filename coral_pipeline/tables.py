@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -124,19 +124,22 @@ class Table:
         ):
             yield writer
 
-    def read(self, folder: Path) -> pa.Table:
+    def read(self, folder: Path, only: Collection[str] | None = None) -> pa.Table:
         """The table from ``folder``, its columns checked against the contract (more columns may be there).
 
-        Raises ``BadInput`` where the file is missing, is not Parquet, or lacks a column or its type.
+        ``only``: read these columns alone. Raises ``BadInput`` where the file is missing, is not Parquet, or lacks a
+        column or its type.
         """
         path = folder / self.file_name
         if not path.is_file():
             raise BadInput(path, "no such table", f"make it first: it is part of {self.description}")
+        columns = [column for column in self.columns if only is None or column.name in only]
         try:
-            table = pq.read_table(path)
+            there = set(pq.read_schema(path).names)
+            table = pq.read_table(path, columns=None if only is None else sorted(there.intersection(only)))
         except (pa.ArrowException, OSError) as error:
             raise BadInput(path, f"cannot be read as Parquet ({error})", "make it again") from error
-        for column in self.columns:
+        for column in columns:
             if column.name not in table.column_names and column.joined_later:
                 table = table.append_column(column.name, pa.nulls(len(table), column.type))
             if column.name not in table.column_names:
@@ -514,3 +517,5 @@ TABLES: dict[str, tuple[Table, ...]] = {
     "sft_dataset": (SFT_SAMPLES, BRANCHES),
 }
 """The tables of each asset."""
+PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
+"""Assets of a root, each made from the ones before it; the first from the root's copied folder."""

@@ -9,11 +9,11 @@ from coral_pipeline import provenance
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.content import SUPERSEDED_FILE, folder_version, root_version
-from coral_pipeline.errors import BadInput
-from coral_pipeline.provenance import CHECKSUMS_FOLDER, MAKE_AGAIN, PROVENANCE_FILE, Input, Provenance
+from coral_pipeline.provenance import CHECKSUMS_FOLDER, PROVENANCE_FILE, Input, Provenance
 from coral_pipeline.search.explore import WORK_FOLDER
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.storage import SEPARATOR
+from coral_pipeline.storage.archive import checksums_of
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.layout import TASK_FILE
 from coral_pipeline.tables import TABLES
@@ -23,8 +23,9 @@ def verify_files(review: Review, source: Source, partition: str) -> None:
     """Every file of the partition has the bytes that were recorded, none is missing, none too many."""
     asset = review.asset
     with review.guarded(PROVENANCE_FILE):
-        folder = source.fetch(asset, partition)
-        made = recorded(folder)
+        made = source.made(asset, partition)
+        copied = made.folders.keys() & {TASK_FOLDER}
+        folder = source.fetch(asset, partition, *copied)
         if (made.asset, made.partition) != (asset, partition):
             review.find(PROVENANCE_FILE, f"is that of {made.asset} {made.partition}")
         review.looked_at["files"] += len(made.files)
@@ -32,6 +33,8 @@ def verify_files(review: Review, source: Source, partition: str) -> None:
         for line in provenance.changes(made, folder):
             name, _, problem = line.partition(": ")
             review.find(name, problem)
+        for name in copied:
+            _verify_copy(review, folder / name)
         for name in sorted(set(_files_of_partition(folder, made)) - made.files.keys()):
             review.find(name, "should not be there: no file of the partition", kind="surplus files")
 
@@ -40,7 +43,7 @@ def verify_contents(review: Review, source: Source, partition: str) -> None:
     """The tables' contents, whatever their encoding, have the version that was recorded and that others go by."""
     with review.guarded("the tables' contents"):
         folder = source.fetch(review.asset, partition)
-        made, version = recorded(folder), folder_version(TABLES[review.asset], folder)
+        made, version = source.made(review.asset, partition), folder_version(TABLES[review.asset], folder)
         review.looked_at["tables"] += len(TABLES[review.asset])
         if version != made.version:
             review.find(f"{PROVENANCE_FILE}, version", f"is {made.version}, that of the tables is {version}")
@@ -49,7 +52,7 @@ def verify_contents(review: Review, source: Source, partition: str) -> None:
 def verify_inputs(review: Review, source: Source, partition: str) -> None:
     """What the partition was made from is still what lies there."""
     with review.guarded(PROVENANCE_FILE):
-        for made_from in recorded(source.fetch(review.asset, partition)).inputs:
+        for made_from in source.made(review.asset, partition).inputs:
             where = f"made from {made_from.asset} {made_from.partition}"
             review.looked_at["inputs"] += 1
             with review.guarded(where):
@@ -64,31 +67,20 @@ def verify_copied_root(review: Review, source: Source, partition: str) -> None:
     """The copied folder of a root, file by file against the checksums taken when it was copied."""
     student_run, _, root = partition.partition(SEPARATOR)
     with review.guarded(root):
-        folder, made = source.root(partition), recorded(source.fetch("selected_roots", student_run))
-        file = f"{CHECKSUMS_FOLDER}/{root}{provenance.CHECKSUMS_SUFFIX}"
-        sums = provenance.read_checksums(source.fetch("selected_roots", student_run) / file)
-        found = set(provenance.files_below(folder)) - {SUPERSEDED_FILE}
-        review.looked_at["files"] += len(sums)
-        for name in sorted(sums.keys() - found):
-            review.find(f"{root}/{name}", "is missing")
-        for name in sorted(found - sums.keys()):
-            review.find(f"{root}/{name}", "should not be there: it was not copied with the root")
-        for name in sorted(found & sums.keys()):
-            now = provenance.checksum(folder / name)
-            review.looked_at["bytes"] += now.bytes
-            if now.sha256 != sums[name]:
-                review.find(f"{root}/{name}", f"has changed (SHA-256 {now.sha256[:12]}…; recorded: {sums[name][:12]}…)")
+        folder, made = source.root(partition), source.made("selected_roots", student_run)
+        _verify_copy(review, folder)
         version = root_version(read_root(folder))
         if root in made.folders and made.folders[root] != version:
             review.find(root, f"is not as it was copied: version {version} now, {made.folders[root]} then")
 
 
-def recorded(folder: Path) -> Provenance:
-    """The provenance of what lies in ``folder``. Raises ``BadInput`` where there is none, or it is damaged."""
-    made = provenance.read(folder)
-    if made is None:
-        raise BadInput(PROVENANCE_FILE, "is missing: nothing is known of how these files were made", MAKE_AGAIN)
-    return made
+def _verify_copy(review: Review, folder: Path) -> None:
+    """A copied folder against the checksums beside it."""
+    files = [folder / name for name in provenance.files_below(folder)]
+    review.looked_at["files"] += len(files)
+    review.looked_at["bytes"] += sum(file.stat().st_size for file in files)
+    for name, problem in provenance.copy_changes(folder, folder.parent / checksums_of(folder.name), {SUPERSEDED_FILE}):
+        review.find(f"{folder.name}/{name}", problem)
 
 
 def _version_now(source: Source, made_from: Input) -> str | None:
@@ -107,6 +99,6 @@ def _files_of_partition(folder: Path, made: Provenance) -> Iterator[str]:
     others = {WORK_FOLDER} if made.asset == "explored_trees" else set()
     for name in provenance.files_below(folder):
         top = name.split("/")[0]
-        is_root = made.asset == "selected_roots" and "/" in name and top not in (CHECKSUMS_FOLDER, TASK_FOLDER)
-        if not (top in others or is_root or top.startswith(".") or name in (PROVENANCE_FILE, SUPERSEDED_FILE)):
+        is_copied = made.asset == "selected_roots" and "/" in name and top != CHECKSUMS_FOLDER
+        if not (top in others or is_copied or top.startswith(".") or name in (PROVENANCE_FILE, SUPERSEDED_FILE)):
             yield name

@@ -31,10 +31,15 @@ class Check:
     """Not worth its cost in every run of the pipeline: of interest where someone may have tampered with provenance."""
 
     def review(self, source: Source, partition: str) -> Review:
-        """Run the check."""
-        review = Review(self.asset, partition)
+        """Run the check.
+
+        Raises ``Changed`` where it finds something, and what it read was replaced meanwhile: that says nothing.
+        """
+        review, source = Review(self.asset, partition), source.anew()
         with review.guarded(self.name):
             self.verify(review, source, partition)
+        if review.findings:
+            source.require_unchanged()
         return review
 
 

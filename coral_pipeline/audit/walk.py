@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coral_pipeline import tables
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.content import SUPERSEDED_FILE
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.student_run.layout import SNAPSHOTS_FOLDER, student_run_name
+from coral_pipeline.tables import PER_ROOT, SELECTED_ROOTS, TABLES
 
-PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
 PER_STUDENT_RUN = ("filtered_snapshots", "stage_labels", "selected_roots", "sft_dataset")
+PAUSES = (0.2, 1.0, 5.0, 20.0)
+"""Seconds after which a check is tried again of which something was replaced while it read."""
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,31 @@ class Audit:
     def _can_recompute(self, partition: str) -> bool:
         """What was made of roots that are no longer chosen is kept as it was: the selection tells of them no more."""
         root = partition.partition(SEPARATOR)[2]
-        return self._recompute and (not root or root in self._roots)
+        return self._recompute and (not root or self._roots is None or root in self._roots)
 
     def run(self, task: Task) -> list[str]:
-        """Run one of them; its findings as lines, those apart that an earlier one made in the same words."""
-        return self._lines(task.check.review(self._source, task.partition))
+        """Run one of them; its findings as lines, those apart that an earlier one made in the same words.
+
+        It is tried again where what it reads is replaced meanwhile; where that goes on, this is its finding.
+        """
+        for pause in PAUSES:
+            with contextlib.suppress(Changed):
+                return self._lines(task.check.review(self._source, task.partition))
+            time.sleep(pause)
+        review = Review(task.check.asset, task.partition)
+        review.find(task.check.name, "what it reads was replaced each time it looked; audit again when nothing writes")
+        return self._lines(review)
 
     def strays(self) -> list[str]:
         """Folders of roots that are not among the selected ones, and are not marked as superseded either."""
         review = Review("selected_roots", self.name)
+        roots = self._roots
+        if roots is None:
+            review.notes.append("not readable, so copied roots, and folders of roots never selected, go unverified")
+            return self._lines(review)
         for asset in PER_ROOT:
             for root in self._folders(asset):
-                if root not in self._roots and not self._is_superseded(asset, root):
+                if root not in roots and not self._is_superseded(asset, root):
                     review.find(f"{asset}/{self.name}/{root}", "should not be there: no such root was selected")
         return self._lines(review)
 
@@ -108,19 +124,21 @@ class Audit:
         """Files named from the output folder on."""
         return line.replace(f"{self._output.absolute()}/", "")
 
-    def _selected(self) -> Sequence[str]:
+    def _selected(self) -> Sequence[str] | None:
+        """None where the table cannot be read: its own checks say what is wrong with it."""
         try:
-            return [row["root"] for row in tables.SELECTED_ROOTS.rows(self._source.fetch("selected_roots", self.name))]
-        except (BadInput, UnicodeDecodeError):  # its own checks say what is wrong with it
-            return []
+            return [row["root"] for row in SELECTED_ROOTS.rows(self._source.fetch("selected_roots", self.name))]
+        except (BadInput, UnicodeDecodeError):
+            return None
 
     def _partitions(self) -> Iterator[tuple[str, str]]:
         """Asset and partition of all that is there; what is not yet made is noted."""
         *first, dataset = PER_STUDENT_RUN
         yield from self._made(first, self.name)
-        for root in self._roots:
+        roots = self._roots or ()
+        for root in roots:
             yield "root_folders", f"{self.name}{SEPARATOR}{root}"
-        for root in sorted({*self._roots, *(root for asset in PER_ROOT for root in self._folders(asset))}):
+        for root in sorted({*roots, *(root for asset in PER_ROOT for root in self._folders(asset))}):
             yield from self._made(PER_ROOT, f"{self.name}{SEPARATOR}{root}")
         yield from self._made([dataset], self.name)
 
@@ -132,9 +150,13 @@ class Audit:
                 self.account.notes.append(f"{asset} {partition}: not made yet")
 
     def _is_made(self, asset: str, partition: str) -> bool:
-        """Whether anything is left of a finished partition. A tree that still grows has none of these."""
-        names = (PROVENANCE_FILE, TREE_FILE, *(table.file_name for table in tables.TABLES[asset]))
-        return any((self._source.fetch(asset, partition) / name).exists() for name in names)
+        """Whether there is a finished partition, or anything is left of one. One that is just written is none yet."""
+        folder = self._source.fetch(asset, partition)
+        if (folder / PROVENANCE_FILE).exists():
+            return True
+        names = (TREE_FILE, *(table.file_name for table in TABLES[asset]))
+        is_left = any((folder / name).exists() for name in names)
+        return is_left and not self._source.storage.is_being_written(asset, partition)
 
     def _folders(self, asset: str) -> list[str]:
         folder = self._output / asset / self.name

@@ -12,10 +12,10 @@ from pydantic import Field
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.export.layout import RootFolders
 from coral_pipeline.storage import Describe, Storage, open_storage
+from coral_pipeline.student_run.copying import TASK_FOLDER
+from coral_pipeline.tables import PER_ROOT as PER_ROOT
 from coral_pipeline.tables import SELECTED_ROOTS
 
-PER_ROOT = ("explored_trees", "ranked_paths", "advantage_batches")
-"""Assets of a root, each made from the ones before it; the first from the root's copied folder."""
 TREES = PER_ROOT[0]
 
 
@@ -50,13 +50,12 @@ class Folders(dg.ConfigurableResource):  # type: ignore[type-arg]  # yields itse
         return self.storage.place(asset, partition_key)
 
     def root(self, key: RootKey) -> Path:
-        """The copied folder of a root, to be read. Raises as ``fetch`` does."""
-        return self.storage.fetch_folder(SELECTED_ROOTS.name, key.student_run, key.root)
+        """The copied folder of a root, to be read, the task's beside it. Raises as ``fetch`` does."""
+        return self.storage.fetch(SELECTED_ROOTS.name, key.student_run, key.root, TASK_FOLDER) / key.root
 
     def of_root(self, key: RootKey, stage: str | None = None) -> RootFolders:
         """The folders of what was made from a root; ``stage``: the root's own. Raises as ``fetch`` does."""
-        tree, ranked, credit = (self.fetch(asset, str(key)) for asset in PER_ROOT)
-        return RootFolders(tree, ranked, credit, stage)
+        return RootFolders.fetched(self.fetch, str(key), stage)
 
     def fetch(self, asset: str, partition_key: str) -> Path:
         """A folder of this machine that holds what the partition holds, to be read.

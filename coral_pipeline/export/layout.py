@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import TREE_FILE
 
-TREES, RANKED, CREDIT, ROOTS = "explored_trees", "ranked_paths", "advantage_batches", "selected_roots"
+TREES, RANKED, CREDIT = tables.PER_ROOT
+ROOTS = "selected_roots"
 """Assets; each has a folder ``OUTPUT/<asset>/<Student run>/<root>/`` (roots: ``OUTPUT/<asset>/<Student run>/``)."""
 
 
@@ -24,6 +25,12 @@ class RootFolders:
     """None where exports need no credit."""
     stage: str | None = None
     """Stage of the root (method S8), where it is known from elsewhere than ``tree.json``."""
+
+    @classmethod
+    def fetched(cls, fetch: Callable[[str, str], Path], partition: str, stage: str | None = None) -> RootFolders:
+        """The folders that ``fetch`` gives, by asset and partition, of what was made from a root."""
+        tree, ranked, credit = (fetch(asset, partition) for asset in tables.PER_ROOT)
+        return cls(tree, ranked, credit, stage)
 
 
 def find_roots(

@@ -18,7 +18,7 @@ from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.tables import Table
 
 Row = dict[str, Any]
-TREES, PATHS, CREDIT = "explored_trees", "ranked_paths", "advantage_batches"
+TREES, PATHS, CREDIT = tables.PER_ROOT
 _TEXT = 300
 """Characters of a message that are shown."""
 

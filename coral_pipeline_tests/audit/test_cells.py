@@ -10,9 +10,8 @@ from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.audit.exports import verify_exports
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
-from coral_pipeline.audit.walk import PER_ROOT
 from coral_pipeline.export.dataset import Format
-from coral_pipeline.tables import TABLES, Table
+from coral_pipeline.tables import PER_ROOT, TABLES, Table
 from coral_pipeline_tests.audit.damage import changed_cell
 from coral_pipeline_tests.defs.world import RUN, World
 

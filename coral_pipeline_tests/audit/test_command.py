@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 from coral_pipeline import provenance, tables
 from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.audit.sources import Source
-from coral_pipeline.audit.walk import PER_ROOT
 from coral_pipeline.cli import app
 from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.errors import BadInput
+from coral_pipeline.tables import PER_ROOT
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, changed_json, forged, put_back
 from coral_pipeline_tests.defs.world import RUN, World
 

@@ -16,12 +16,11 @@ from coral_pipeline.audit import student_run
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
-from coral_pipeline.audit.walk import PER_ROOT
 from coral_pipeline.defs.checks import OF_ROOTS
 from coral_pipeline.defs.progress import SearchControl
 from coral_pipeline.defs.whole_run import StageFailed, WholeRun
 from coral_pipeline.storage.local import LocalStorage
-from coral_pipeline.tables import Table
+from coral_pipeline.tables import PER_ROOT, Table
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, put_back
 from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure
 
