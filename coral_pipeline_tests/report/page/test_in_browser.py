@@ -29,6 +29,7 @@ SHOWN = (
     "␀␇⟨U+202E⟩gnp.exe⟨U+2069⟩ \ud7ff ⟨U+2028⟩ javascript:alert(3) `${alert(4)}`"
 )
 UNFOLD = "document.querySelectorAll('details').forEach(each => each.open = true)"
+MADE = datetime(2026, 5, 1, tzinfo=UTC)
 LONG_LINE = "x" * 3_000_000
 DIFF = f"""diff --git a/answer.py b/answer.py
 index 1111111..2222222 100644
@@ -86,9 +87,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             },
         )
     (output / "explored_trees" / RUN / root_name(2)).mkdir()
-    html = report_page(read_run(Outputs(output, RUN)), ReportSettings(), datetime(2026, 5, 1, tzinfo=UTC))
     path = output / "report.html"
-    path.write_text(html, encoding="utf-8")
+    path.write_text(report_page(read_run(Outputs(output, RUN)), ReportSettings(), MADE), encoding="utf-8")
     return path
 
 
@@ -144,6 +144,54 @@ def test_a_diff_is_shown_by_file_with_what_was_added_and_removed(browser: Browse
             "Binary files /dev/null and b/weights.bin differ\n",
         ]
         assert diff.locator(".note").text_content() == "\\ Cut here: the diff is longer than 100000 bytes\n"
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree in which only the second turns made a commit, of two files and a diff that has to be cut."""
+    output = tmp_path_factory.mktemp("long")
+    changes = "".join(f" same {n}\n-old {n}\n+new {n}\n" for n in range(2000))
+    head = "diff --git a/{0} b/{0}\nindex 1..2 100644\n--- a/{0}\n+++ b/{0}\n"
+    last = head.format("b.py") + "@@ -1 +1 @@\n-last old\n+last new\n"
+    diff = head.format("a.py") + "@@ -1,4000 +1,4000 @@\n" + changes + last
+    write_selection(output, roots=1)
+    write_root(
+        output,
+        turn=lambda row: {**row, "commit_hash": "0" * 40, "code_diff": diff} if row["turn"] == 2 else row,
+    )
+    path = output / "report.html"
+    path.write_text(report_page(read_run(Outputs(output, RUN)), ReportSettings(), MADE), encoding="utf-8")
+    return path
+
+
+def test_what_follows_the_missing_middle_of_a_diff_is_a_diff_as_well(browser: Browser, long: Path) -> None:
+    """Only of the line that it begins in the middle of cannot be said what became of it."""
+    with opened(browser, long) as found:
+        rows(found.page).nth(1).locator("a").click()
+        diff = settled(found.page, "Node 1").locator(".diff").first
+        assert "characters are left out here" in (diff.locator(".cut").text_content() or "")
+        tail = diff.locator("pre").last
+        _, *lines = (tail.text_content() or "").splitlines()
+        first = lines[: lines.index("b.py")]
+        assert len(first) > 400
+        assert tail.locator("ins").all_text_contents() == [
+            *(f"{line}\n" for line in first if line.startswith("+")),
+            "+last new\n",
+        ]
+        assert tail.locator("del").count() == sum(line.startswith("-") for line in first) + 1
+        assert tail.locator(".same").count() == sum(line.startswith(" ") for line in first) + 1
+        assert tail.locator(".head").count() == 0 and tail.locator(".file").count() == 1
+
+
+def test_a_diff_is_named_by_what_it_is_against(browser: Browser, long: Path) -> None:
+    """The first turn made no commit, so the second's is against the parent, and is all that the edge changed."""
+    with opened(browser, long) as found:
+        rows(found.page).nth(2).locator("a").click()
+        details = settled(found.page, "Node 4")
+        first, second = details.locator(".turn").all()
+        assert first.get_by_text("No commit was graded, so there is no code diff.").is_visible()
+        assert second.locator("summary").first.text_content() == "Code diff against node 1"
+        assert details.locator("h5", has_text="Code diff").text_content() == "Code diff against node 1"
 
 
 def test_a_line_of_megabytes_is_cut_and_says_where_all_of_it_is(browser: Browser, file: Path) -> None:
