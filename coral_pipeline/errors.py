@@ -43,6 +43,12 @@ class Changed(BadInput):
         super().__init__(thing, problem, "run it again")
 
 
+def told(error: OSError) -> str:
+    """The one line of what the operating system, or a store, refuses."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}; mend that and run it again"
+
+
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The error, what it was raised from, what that was raised from …"""
     cause: BaseException | None = error

@@ -1,7 +1,7 @@
 """The ``coral-pipeline`` command: the same stages as the Dagster assets, from a shell.
 
-Exit codes: 0 done, 1 input that cannot be used (one line on stderr), 2 wrong usage. Commands import what
-they need when they run, so that ``--help`` answers at once.
+Exit codes: 0 done, 1 input, disk or store that cannot be used (one line on stderr), 2 wrong usage. Commands import
+what they need when they run, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coral_pipeline.cli.report import report
 from coral_pipeline.cli.run import run
 from coral_pipeline.cli.select import select
 from coral_pipeline.cli.simulate import simulate
-from coral_pipeline.errors import PipelineError
+from coral_pipeline.errors import PipelineError, told
 
 app = typer.Typer(
     name="coral-pipeline",
@@ -56,9 +56,9 @@ app.command()(simulate)
 
 
 def main() -> None:
-    """Entry point: expected failures become one line on stderr and exit code 1."""
+    """Entry point: expected failures, the disk's and the store's too, become one line on stderr and exit code 1."""
     try:
         app()
-    except PipelineError as error:
-        print(f"coral-pipeline: {error}", file=sys.stderr)
+    except (PipelineError, OSError) as error:
+        print(f"coral-pipeline: {told(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         sys.exit(1)

@@ -54,20 +54,15 @@ def select(
     )
     refuse_overlap(student_run, filtered_folder, labels_folder, roots_folder, out / TASK_FOLDER)
     name = student_run_name(student_run)
-    try:
-        run = read_student_run(student_run, progress=lambda names: track(names, "reading"))
-        tables.FILTERED_SNAPSHOTS.write(run.filtered, filtered_folder)
-        tables.REJECTED_SNAPSHOTS.write(run.rejected, filtered_folder)
-        _say_what_was_read(name, run)
-        labels = label_stages(run.filtered, run.direction, settings, student_run=student_run)
-        tables.STAGE_LABELS.write(labels, labels_folder)
-        roots = select_roots(labels, run.filtered, name, settings)
-        left_out = copy_roots(student_run, roots, roots_folder, progress=lambda rows: track(rows, "copying"))
-        tables.SELECTED_ROOTS.write(roots, roots_folder)
-    except OSError as error:
-        raise BadInput(
-            error.filename or out, f"cannot be written ({error.strerror})", "choose another --out"
-        ) from error
+    run = read_student_run(student_run, progress=lambda names: track(names, "reading"))
+    tables.FILTERED_SNAPSHOTS.write(run.filtered, filtered_folder)
+    tables.REJECTED_SNAPSHOTS.write(run.rejected, filtered_folder)
+    _say_what_was_read(name, run)
+    labels = label_stages(run.filtered, run.direction, settings, student_run=student_run)
+    tables.STAGE_LABELS.write(labels, labels_folder)
+    roots = select_roots(labels, run.filtered, name, settings)
+    left_out = copy_roots(student_run, roots, roots_folder, progress=lambda rows: track(rows, "copying"))
+    tables.SELECTED_ROOTS.write(roots, roots_folder)
     accounts = account(labels, roots, settings)
     _say_what_was_chosen(accounts, staged_by=labels["staged_by"][0].as_py())
     _note(shortages(accounts, settings))

@@ -11,7 +11,7 @@ import dagster as dg
 
 from coral_pipeline.defs.retries import AnyContext, forget_earlier_mark, mark_run
 from coral_pipeline.defs.workers import note_worker
-from coral_pipeline.errors import PipelineError
+from coral_pipeline.errors import PipelineError, told
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,5 +42,4 @@ def failing_plainly(context: AnyContext) -> Iterator[None]:
         raise dg.Failure(str(error)) from error
     except OSError as error:
         mark_run(context, error)
-        problem = f"{error.filename or 'the disk'}: {error.strerror or error}; mend that and run it again"
-        raise dg.Failure(problem) from error
+        raise dg.Failure(told(error)) from error
