@@ -163,7 +163,11 @@ def _report_finished(context: dg.AssetExecutionContext, key: RootKey, tags: Mapp
     roots = list(map(str, roots_of(key.student_run, context.instance)))
     made = latest_tags(ADVANTAGES, roots, context.instance) | {str(key): tags}
     version = versions.combined(
-        *(f"{root} {made[root][INPUTS]} {made[root][versions.DATA_VERSION_TAG]}" for root in sorted(made))
+        *(
+            f"{root} {told[INPUTS]} {told[versions.DATA_VERSION_TAG]}"
+            for root, told in sorted(made.items())
+            if INPUTS in told  # else someone has reported it by hand, and made nothing
+        )
     )
     context.log_event(
         dg.AssetObservation(finished_roots.key, partition=key.student_run, tags={versions.DATA_VERSION_TAG: version})

@@ -14,7 +14,8 @@ import dagster as dg
 
 from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.defs.folders import PER_ROOT, Folders
-from coral_pipeline.defs.partitions import ROOTS_NAME, RootKey
+from coral_pipeline.defs.partitions import ROOTS_NAME, RootKey, roots_of
+from coral_pipeline.tables import SELECTED_ROOTS
 
 
 def replace_roots(
@@ -22,18 +23,21 @@ def replace_roots(
 ) -> list[RootKey]:
     """Make ``chosen`` the partitions of the Student run's roots; returns those that were and are no longer.
 
-    What was made of the dropped ones is marked as superseded, what was made of chosen ones is no longer.
+    What was made of the dropped ones is marked as superseded, what was made of those taken back is no longer: before
+    the partition goes or comes, so that after a crash the same selection finds them to be done again.
     """
-    kept = set(chosen)
-    before = map(RootKey.parse, instance.get_dynamic_partitions(ROOTS_NAME))
-    dropped = sorted({key for key in before if key.student_run == student_run} - kept, key=str)
+    kept, before = set(chosen), set(roots_of(student_run, instance))
+    dropped = sorted(before - kept, key=str)
     mark = {"superseded_at": datetime.datetime.now(datetime.UTC).isoformat(), "by_run": run_id}
     for key in dropped:
-        for asset in ("selected_roots", *PER_ROOT):
-            folders.storage.note(asset, str(key), SUPERSEDED_FILE, json.dumps(mark))
+        _note(key, json.dumps(mark), folders)
         instance.delete_dynamic_partition(ROOTS_NAME, str(key))
-    for key in kept:
-        for asset in ("selected_roots", *PER_ROOT):
-            folders.storage.note(asset, str(key), SUPERSEDED_FILE, None)
+    for key in kept - before:
+        _note(key, None, folders)
     instance.add_dynamic_partitions(ROOTS_NAME, sorted(map(str, kept)))
     return dropped
+
+
+def _note(key: RootKey, mark: str | None, folders: Folders) -> None:
+    for asset in (SELECTED_ROOTS.name, *PER_ROOT):
+        folders.storage.note(asset, str(key), SUPERSEDED_FILE, mark)

@@ -8,6 +8,7 @@ import pytest
 
 from coral_pipeline import tables
 from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline.storage.local import LocalStorage
 from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, settings
 
 pytestmark = pytest.mark.slow
@@ -48,3 +49,23 @@ def test_another_student_run_keeps_its_roots(world: World) -> None:
     world.settings = settings(selection={"num_roots": 1})
     world.materialize(TO_ROOTS, RUN)
     assert {key.student_run for key in world.keys} == {RUN, "other"}
+
+
+def test_roots_that_stay_are_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a store each mark that is put or removed is a request of its own."""
+    noted: list[str] = []
+
+    def note(storage: LocalStorage, asset: str, partition: str, name: str, text: str | None) -> None:
+        noted.append(partition)
+        real(storage, asset, partition, name, text)
+
+    real = LocalStorage.note
+    monkeypatch.setattr(LocalStorage, "note", note)
+    world.materialize(TO_ROOTS, RUN)
+    first = world.keys
+    noted.clear()
+    world.materialize(["selected_roots"], RUN)
+    assert not noted
+    world.settings = settings(selection={"num_roots": 1})
+    world.materialize(["selected_roots"], RUN)
+    assert set(noted) == {str(key) for key in first} - {str(key) for key in world.keys}
