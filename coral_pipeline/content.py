@@ -42,10 +42,21 @@ def root_version(root: RootFolder) -> str:
     left_out = {root.path / METADATA_FILE, root.path / SUPERSEDED_FILE}
     _add_files(digest, root.path, (path for path in root.path.rglob("*") if path not in left_out))
     if root.task is not None:
-        parts = [root.task / name for name in (TASK_FILE, GRADER_FOLDER, PRIVATE_FOLDER)]
-        digest.update(b"task\0")
-        _add_files(digest, root.task, (path for part in parts for path in (part, *part.rglob("*"))))
+        _add_task(digest, root.task)
     return _short(digest)
+
+
+def task_version(task: Path) -> str:
+    """Version of a copied task, which that of each root beside it tells as well."""
+    digest = hashlib.sha256()
+    _add_task(digest, task)
+    return _short(digest)
+
+
+def _add_task(digest: Any, task: Path) -> None:
+    parts = [task / name for name in (TASK_FILE, GRADER_FOLDER, PRIVATE_FOLDER)]
+    digest.update(b"task\0")
+    _add_files(digest, task, (path for part in parts for path in (part, *part.rglob("*"))))
 
 
 def _add_files(digest: Any, folder: Path, paths: Iterable[Path]) -> None:

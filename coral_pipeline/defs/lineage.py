@@ -24,6 +24,7 @@ from coral_pipeline.provenance import Input, Provenance
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.storage import Describe
+from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.layout import TASK_FILE
 from coral_pipeline.tables import SELECTED_ROOTS, TABLES
 
@@ -111,7 +112,8 @@ class Lineage:
     @staticmethod
     def _copied(folder: Path) -> dict[str, str]:
         roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
-        return {root: versions.root_version(read_root(folder / root)) for root in roots}
+        copied = {root: versions.root_version(read_root(folder / root)) for root in roots}
+        return copied | {TASK_FOLDER: versions.task_version(folder / TASK_FOLDER)}
 
     def _root_version(self, key: RootKey) -> str:
         return versions.root_version(read_root(self.folders.root(key)))

@@ -81,8 +81,8 @@ def selected_roots(
     with folders.writing("selected_roots", key, describe) as out:
         for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER):
             context.log.warning(f"left out of a copy: {line}")
-        for root in roots["root"].to_pylist():
-            provenance.write_checksums(out / root, out / archive.checksums_of(root))
+        for copied in (TASK_FOLDER, *roots["root"].to_pylist()):
+            provenance.write_checksums(out / copied, out / archive.checksums_of(copied))
         SELECTED_ROOTS.write(roots, out)
     limit_trees_at_once(context.instance, settings.trees_at_once)
     dropped = replace_roots(key, keys, folders, context.instance, context.run.run_id)

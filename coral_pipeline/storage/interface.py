@@ -35,15 +35,12 @@ class Storage(Protocol):
     def provenance(self, asset: str, partition: str) -> Provenance | None:
         """What stands behind the partition now; None where it has not been made. Raises ``BadInput`` if damaged."""
 
-    def fetch(self, asset: str, partition: str) -> Path:
+    def fetch(self, asset: str, partition: str, *copied: str) -> Path:
         """A folder of this machine with the partition's tables and other files, to be read.
 
-        Copied folders (``Provenance.folders``) may be missing in it: ``fetch_folder`` gives them. Raises
+        ``copied``: the copied folders (``Provenance.folders``) that are needed in it; others may be missing. Raises
         ``BadInput`` where there is nothing to fetch, or it is not what its provenance says.
         """
-
-    def fetch_folder(self, asset: str, partition: str, name: str) -> Path:
-        """The same of one copied folder, which lies in the one that ``fetch`` gives."""
 
     def is_being_written(self, asset: str, partition: str) -> bool:
         """Whether what ``fetch`` gave may be half of one making and half of another until a writer is done."""
@@ -73,11 +70,8 @@ class Storage(Protocol):
 
 def fetch_whole(storage: Storage, asset: str, partition: str) -> Path:
     """As ``Storage.fetch``, with all copied folders in it."""
-    folder = storage.fetch(asset, partition)
-    made = recorded(lambda: provenance.read(folder))
-    for name in made.folders if made else ():
-        storage.fetch_folder(asset, partition, name)
-    return folder
+    made = recorded(lambda: storage.provenance(asset, partition))
+    return storage.fetch(asset, partition, *(made.folders if made else ()))
 
 
 def complete(made: Provenance, folder: Path) -> Provenance:

@@ -45,13 +45,9 @@ class LocalStorage:
         """As in ``Storage``."""
         return provenance.read(self.place(asset, partition))
 
-    def fetch(self, asset: str, partition: str) -> Path:
+    def fetch(self, asset: str, partition: str, *copied: str) -> Path:
         """The folder itself, whether anything is in it or not: its readers know what they need."""
         return self.place(asset, partition)
-
-    def fetch_folder(self, asset: str, partition: str, name: str) -> Path:
-        """As in ``fetch``."""
-        return self.place(asset, partition) / name
 
     def is_being_written(self, asset: str, partition: str) -> bool:
         """Whether a process of this machine replaces the partition now, or grows it."""

@@ -1,10 +1,10 @@
 """Storage on an object store, or any other place that fsspec reaches.
 
 Under ``URL/<asset>/<student_run>[/<root>]/`` lie ``provenance.json`` and, in a folder named by its seal, the files
-that it tells of. Files are never overwritten: a new version is put beside the earlier one, then ``provenance.json``,
-one object and so whole at any instant, is pointed at it, then the earlier version is removed. So readers and writers
-need no locks, and no more of the store than that an object appears whole. A copied folder is one tar object,
-``<student_run>/<root>/<checksum>.tar``, which stays.
+that it tells of; a copied folder is one tar object, ``<folder>/<seal>.tar``. None of these is ever overwritten: a new
+version is put beside the earlier one, then ``provenance.json``, one object and so whole at any instant, is pointed at
+it, then the earlier version is removed, but for copied folders that the new one has no more. So readers and writers
+need no locks, and of the store no more than that this one object appears whole.
 """
 
 from __future__ import annotations
@@ -55,26 +55,17 @@ class RemoteStorage:
         text = self._store.read(path)
         return None if text is None else provenance.parse(text, self._store.address(path))
 
-    def fetch(self, asset: str, partition: str) -> Path:
+    def fetch(self, asset: str, partition: str, *copied: str) -> Path:
         """As in ``Storage``: the files of one version, each with the checksum that its provenance says."""
-        return self._fetch(asset, partition)[0]
-
-    def fetch_folder(self, asset: str, partition: str, name: str) -> Path:
-        """As in ``Storage``."""
-        folder, made = self._fetch(asset, partition)
-        if name not in made.folders:
-            raise BadInput(f"{self.address(asset, partition)}/{name}", "is not there", "choose the roots anew")
-        if not self._cache.holds_copied(folder / name):
-            packed = f"{_path(asset, partition)}/{_tar(made, name)}"
-            with workshop.workshop(self._scratch / "fetching") as aside:
-                self._store.download(packed, aside / archive.SUFFIX)
-                if not (aside / archive.SUFFIX).exists():
-                    raise BadInput(self._store.address(packed), "is missing", MAKE_AGAIN)
-                archive.unpack(aside / archive.SUFFIX, aside / name)
-                if problem := archive.problem_of(aside / name, folder / archive.checksums_of(name)):
-                    raise BadInput(self._store.address(packed), problem, MAKE_AGAIN)
-                self._cache.keep(aside / name, folder / name)
-        return folder / name
+        made = self._made(asset, partition)
+        for _ in range(_TRIES):
+            try:
+                return self._fetched(asset, partition, made, copied)
+            except BadInput:  # if it was only replaced meanwhile, the new one may be whole
+                earlier, made = made, self._made(asset, partition)
+                if made.seal == earlier.seal:
+                    raise
+        raise Changed(self.address(asset, partition), CHANGED)
 
     def is_being_written(self, asset: str, partition: str) -> bool:
         """Never: what was fetched is one version."""
@@ -142,37 +133,42 @@ class RemoteStorage:
         self._store.remove_below(f"{path}/{_version(made)}")
         return self._store.address(aside)
 
-    def _fetch(self, asset: str, partition: str) -> tuple[Path, Provenance]:
-        address = self.address(asset, partition)
-        made = self._made(asset, partition)
-        for _ in range(_TRIES):
-            folder = self._cache.folder(asset, partition, made)
-            if self._cache.holds(folder, made):
-                return folder, made
-            found = self._download(asset, partition, made, folder)
-            if found is None:
-                return folder, made
-            earlier, made = made, self._made(asset, partition)
-            if made.seal == earlier.seal:
-                raise BadInput(f"{address}/{_version(made)}", found, MAKE_AGAIN)
-        raise Changed(address, CHANGED)
-
     def _made(self, asset: str, partition: str) -> Provenance:
         made = self.provenance(asset, partition)
         if made is None:
             raise BadInput(self.address(asset, partition), "there is nothing yet", "make it first")
         return made
 
-    def _download(self, asset: str, partition: str, made: Provenance, folder: Path) -> str | None:
-        """Download a version into the cache; None, or why it is not what its provenance says."""
-        with workshop.workshop(self._scratch / "fetching") as aside:
-            for name in made.files:
-                self._store.download(f"{_path(asset, partition)}/{_version(made)}/{name}", aside / name)
-            provenance.write(made, aside)
-            problem = next(provenance.changes(made, aside), None)
-            if problem is None:
+    def _fetched(self, asset: str, partition: str, made: Provenance, copied: Iterable[str]) -> Path:
+        """A version's folder in the cache, with these copied folders in it."""
+        path, folder = _path(asset, partition), self._cache.folder(asset, partition, made)
+        if not self._cache.holds(folder, made):
+            with workshop.workshop(self._scratch / "fetching") as aside:
+                for name in made.files:
+                    self._store.download(f"{path}/{_version(made)}/{name}", aside / name)
+                provenance.write(made, aside)
+                if problem := next(provenance.changes(made, aside), None):
+                    raise BadInput(self._store.address(f"{path}/{_version(made)}"), problem, MAKE_AGAIN)
                 self._cache.keep_version(aside, folder)
-            return problem
+        for name in copied:
+            if name not in made.folders:
+                raise BadInput(self._store.address(f"{path}/{name}"), "is not there", "choose the roots anew")
+            if not self._cache.holds_copied(folder / name):
+                with workshop.workshop(self._scratch / "fetching") as aside:
+                    packed = f"{path}/{_tar(made, name)}"
+                    self._unpack(packed, aside / name)
+                    if problem := archive.problem_of(aside / name, folder / archive.checksums_of(name)):
+                        raise BadInput(self._store.address(packed), problem, MAKE_AGAIN)
+                    self._cache.keep(aside / name, folder / name)
+        return folder
+
+    def _unpack(self, packed: str, target: Path) -> None:
+        """Download a copied folder. Raises ``BadInput`` where it is not there, or cannot be unpacked."""
+        with workshop.workshop(self._scratch / "fetching") as aside:
+            self._store.download(packed, aside / archive.SUFFIX)
+            if not (aside / archive.SUFFIX).exists():
+                raise BadInput(self._store.address(packed), "is missing", MAKE_AGAIN)
+            archive.unpack(aside / archive.SUFFIX, target)
 
     def _publish(self, asset: str, partition: str, made: Provenance, aside: Path) -> None:
         path = _path(asset, partition)
@@ -186,18 +182,22 @@ class RemoteStorage:
         self._store.write(f"{path}/{PROVENANCE_FILE}", made.text().encode())
         if earlier is not None and earlier.seal != made.seal:
             self._store.remove_below(f"{path}/{_version(earlier)}")
-        self._remove_abandoned(path, _version(made))
+            self._store.remove(*(f"{path}/{_tar(earlier, name)}" for name in earlier.folders if name in made.folders))
+        self._remove_abandoned(path, made)
 
-    def _remove_abandoned(self, path: str, current: str) -> None:
+    def _remove_abandoned(self, path: str, made: Provenance) -> None:
         """Remove versions that processes which were killed have left behind; none that one may still be writing."""
+        versions: dict[str, list[str]] = {}
         last: dict[str, dt.datetime] = {}
         for name, modified in self._store.modified(path).items():
-            version = name.split("/")[0]
-            if version.startswith(_VERSION) and version != current:
+            top, _, file = name.partition("/")
+            version = file.removesuffix(archive.SUFFIX) if top in made.folders else top
+            if version.startswith(_VERSION) and version != _version(made):
+                versions.setdefault(version, []).append(f"{path}/{name}")
                 last[version] = max(modified, last.get(version, modified))
         for version, modified in last.items():
             if modified < dt.datetime.now(dt.UTC) - _ABANDONED:
-                self._store.remove_below(f"{path}/{version}")
+                self._store.remove(*versions[version])
 
 
 def _path(asset: str, partition: str) -> str:
@@ -210,5 +210,5 @@ def _version(made: Provenance) -> str:
 
 
 def _tar(made: Provenance, folder: str) -> str:
-    """The object of a copied folder, named by what is in it, so that versions can share it."""
-    return f"{folder}/{made.files[archive.checksums_of(folder)].sha256[:_DIGITS]}{archive.SUFFIX}"
+    """The object of a version's copied folder, beside those that no version tells of any more."""
+    return f"{folder}/{_version(made)}{archive.SUFFIX}"

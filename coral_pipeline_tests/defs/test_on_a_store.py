@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from coral_pipeline import provenance, tables
+from coral_pipeline.audit.checks import CHECKS
+from coral_pipeline.audit.sources import Source
 from coral_pipeline.cli import app
 from coral_pipeline.defs.build import OUTPUT, STUDENT_RUNS, definitions_from
 from coral_pipeline.defs.dataset import write_dataset
@@ -175,6 +177,37 @@ def test_a_dataset_of_a_root_that_is_made_anew_meanwhile_is_refused(
     assert not result.success
     assert failure(result) == f"ranked_paths of {world.keys[0]}: changed meanwhile; run it again"
     assert made(world, "sft_dataset", RUN) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["folder", "url"])
+def test_a_task_comes_along_with_its_links_and_modes(kind: str, move: Callable[[str], None], tmp_path: Path) -> None:
+    world = World(tmp_path) if kind == "folder" else OnStore(tmp_path)
+    for name in ("grader", "private"):
+        folder = world.folders.student_run(RUN) / name / "deep"
+        folder.mkdir(parents=True)
+        (folder / "run.sh").write_text("#!/bin/sh\n")
+        (folder / "run.sh").chmod(0o755)
+        (folder.parent / "file").symlink_to("deep/run.sh")
+        (folder.parent / "folder").symlink_to("deep")
+    world.materialize(TO_ROOTS, RUN)
+    move("second")
+    key = world.keys[0]
+    world.materialize(["explored_trees"], str(key))
+    for name in ("grader", "private"):
+        copied = world.folders.root(key).parent / "task" / name
+        assert copied.joinpath("file").readlink() == Path("deep/run.sh")
+        assert copied.joinpath("folder").readlink() == Path("deep")
+        assert copied.joinpath("deep", "run.sh").stat().st_mode & 0o777 == 0o755
+    source = Source(world.folders.storage, world.folders.student_run)
+    for check in CHECKS:
+        if check.asset in ("selected_roots", "root_folders", "explored_trees"):
+            partition = RUN if check.asset == "selected_roots" else str(key)
+            assert list(map(str, check.review(source, partition).findings)) == [], check.name
+    world.folders.student_run(RUN).joinpath("grader", "file").unlink()
+    world.materialize(["selected_roots"], RUN)
+    task = world.folders.root(key).parent / "task"
+    assert not (task / "grader" / "file").is_symlink() and (task / "private" / "file").is_symlink()
 
 
 def test_a_deployment_may_name_a_url(tmp_path: Path, move: Callable[[str], None]) -> None:

@@ -157,7 +157,7 @@ def test_copied_roots_are_one_object_each_and_unpacked_as_they_were(
         root = key.partition("|")[2]
         objects = cluster.objects / "selected_roots" / RUN / root
         assert [path.suffix for path in objects.rglob("*") if path.is_file()] == [".tar"]
-        copy, original = cluster.storage().fetch_folder("selected_roots", RUN, root), bundled.out / "selected_roots"
+        copy, original = cluster.storage().fetch("selected_roots", RUN, root) / root, bundled.out / "selected_roots"
         names = set(provenance.files_below(copy))
         assert names == set(provenance.files_below(original / RUN / root))
         assert all((copy / name).read_bytes() == (original / RUN / root / name).read_bytes() for name in names)

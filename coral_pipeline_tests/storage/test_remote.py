@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
+from coral_pipeline import provenance
 from coral_pipeline.errors import BadInput, is_outage
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import Storage, output_folder
@@ -27,7 +28,7 @@ def store(tmp_path: Path) -> Path:
 
 def versions(store: Path) -> list[Path]:
     """Folders that hold objects: on a store there are no others."""
-    return sorted(path for path in store.iterdir() if path.name.startswith("v-") and any(path.iterdir()))
+    return sorted(path for path in store.iterdir() if path.name.startswith("v-") and [*provenance.files_below(path)])
 
 
 def forget(scratch: Path) -> None:
@@ -58,19 +59,48 @@ def test_a_changed_file_in_a_copied_folder_is_found_and_named(remote: Storage, s
     (packed,) = (store / "copied").iterdir()
     packed.write_bytes(packed.read_bytes().replace(b"0123456789", b"9876543210"))
     forget(scratch)
-    with pytest.raises(BadInput, match="tar: x: has changed"):
-        remote.fetch_folder(ASSET, PARTITION, "copied")
+    with pytest.raises(BadInput, match=r"tar: x: has changed .*; make the partition again"):
+        remote.fetch(ASSET, PARTITION, "copied")
     packed.unlink()
     with pytest.raises(BadInput, match="tar: is missing"):
-        remote.fetch_folder(ASSET, PARTITION, "copied")
+        remote.fetch(ASSET, PARTITION, "copied")
     with pytest.raises(BadInput, match="root/other: is not there"):
-        remote.fetch_folder(ASSET, PARTITION, "other")
+        remote.fetch(ASSET, PARTITION, "other")
+    write(remote, {"a": "1", "copied/x": "0123456789"})
+    forget(scratch)
+    assert read(remote) == {"a": "1", "copied/x": "0123456789"}
+
+
+def test_copied_folders_are_kept_once_each_and_those_that_have_gone_stay(remote: Storage, store: Path) -> None:
+    write(remote, {"a": "1", "copied-1/x": "1", "copied-2/x": "1"})
+    (gone,) = (store / "copied-2").iterdir()
+    write(remote, {"a": "2", "copied-1/x": "1"})
+    write(remote, {"a": "3", "copied-1/x": "1"})
+    assert len(list((store / "copied-1").iterdir())) == 1
+    assert list((store / "copied-2").iterdir()) == [gone]
+
+
+def test_a_copied_folder_that_is_replaced_while_it_is_fetched_gives_way_to_the_new_one(
+    remote: Storage, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(remote, {"a": "1", "copied/x": "1"})
+    forget(scratch)
+    download, replaced = ObjectStore.download, []
+
+    def interrupted(store: ObjectStore, name: str, file: Path) -> None:
+        if name.endswith(".tar") and not replaced:
+            replaced.append(name)
+            write(remote, {"a": "2", "copied/x": "2"})
+        download(store, name, file)
+
+    monkeypatch.setattr(ObjectStore, "download", interrupted)
+    folder = remote.fetch(ASSET, PARTITION, "copied")
+    assert replaced and (folder / "a").read_text() == (folder / "copied" / "x").read_text() == "2"
 
 
 def test_what_was_changed_in_the_cache_is_fetched_again(url: str, remote: Storage) -> None:
     write(remote, {"a": "1", "copied/x": "1"})
-    folder = remote.fetch(ASSET, PARTITION)
-    remote.fetch_folder(ASSET, PARTITION, "copied")
+    folder = remote.fetch(ASSET, PARTITION, "copied")
     (folder / "a").write_text("2")
     (folder / "copied" / "x").write_text("2")
     assert read(another_process(url, folder)) == {"a": "1", "copied/x": "1"}
@@ -136,15 +166,15 @@ def test_one_that_is_replaced_again_and_again_is_given_up(
 
 
 def test_what_killed_uploads_left_is_removed_a_day_later(remote: Storage, store: Path) -> None:
-    write(remote, {"a": "1"})
+    write(remote, {"a": "1", "copied/x": "1"})
     for name, age in (("v-0123456789abcdef", 2 * DAY), ("v-fedcba9876543210", 60)):
-        (store / name).mkdir()
-        (store / name / "a").write_text("half")
-        os.utime(store / name / "a", (time.time() - age,) * 2)
-    write(remote, {"a": "2"})
-    left = {path.name for path in versions(store)}
-    assert "v-0123456789abcdef" not in left and "v-fedcba9876543210" in left and len(left) == 2
-    assert read(remote) == {"a": "2"}
+        put(store, {f"{name}/a": "half", f"copied/{name}.tar": "half"})
+        for left in (store / name / "a", store / "copied" / f"{name}.tar"):
+            os.utime(left, (time.time() - age,) * 2)
+    write(remote, {"a": "2", "copied/x": "2"})
+    for names in ([path.name for path in versions(store)], [path.stem for path in (store / "copied").iterdir()]):
+        assert "v-0123456789abcdef" not in names and "v-fedcba9876543210" in names and len(names) == 2
+    assert read(remote) == {"a": "2", "copied/x": "2"}
 
 
 def test_versions_that_nobody_fetches_any_more_leave_the_cache(remote: Storage, scratch: Path) -> None:

@@ -159,7 +159,7 @@ def test_links_modes_and_odd_names_of_a_copied_folder_come_back(storage: Storage
         (out / "copied" / "bin" / "run").chmod(0o755)
         (out / "copied" / "link").symlink_to("bin/run")
         put(out, {})
-    folder = storage.fetch_folder(ASSET, PARTITION, "copied")
+    folder = storage.fetch(ASSET, PARTITION, "copied") / "copied"
     assert (folder / "link").readlink() == Path("bin/run")
     assert (folder / "bin" / "run").stat().st_mode & 0o111
     assert (folder / "line\nbreak").read_text() == "x" and (folder / "ümläut").read_text() == "y"

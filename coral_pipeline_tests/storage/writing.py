@@ -14,7 +14,7 @@ from pathlib import Path
 from coral_pipeline import provenance
 from coral_pipeline.errors import BadInput
 from coral_pipeline.provenance import Provenance, checksum, write_checksums
-from coral_pipeline.storage import Storage, archive, open_storage
+from coral_pipeline.storage import Storage, archive, fetch_whole, open_storage
 from coral_pipeline.storage.interface import CHANGED
 
 ASSET, PARTITION = "ranked_paths", "run|root"
@@ -54,11 +54,7 @@ def put(folder: Path, content: Mapping[str, str]) -> None:
 
 def read(storage: Storage, asset: str = ASSET, partition: str = PARTITION) -> dict[str, str]:
     """The files, copied folders' as well, by name."""
-    folder = storage.fetch(asset, partition)
-    made = storage.provenance(asset, partition)
-    assert made is not None
-    for name in made.folders:
-        storage.fetch_folder(asset, partition, name)
+    folder = fetch_whole(storage, asset, partition)
     names = [name for name in provenance.files_below(folder) if name.split("/")[0] != provenance.CHECKSUMS_FOLDER]
     return {name: (folder / name).read_text() for name in names if name != provenance.PROVENANCE_FILE}
 
