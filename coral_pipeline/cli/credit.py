@@ -75,7 +75,7 @@ def credit(
     batch = prepare(tree_dir, recipe, settings.rewards, critic)
     with writing(out):
         batch.write(out)
-    tokens = write_tokens(tree_dir, batch.advantage_by_edge(), out, settings.tokenizer)
+        tokens = write_tokens(tree_dir, batch.advantage_by_edge(), out, settings.tokenizer)
     stdout.print(batch_table(batch.describe()))
     counts = f"{tokens.messages} messages, {tokens.tokens:,} tokens, {tokens.sampled_tokens:,} of them sampled"
     stdout.print(f"{counts}: {out}", soft_wrap=True)

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from coral_pipeline.defs.whole_run import RootOutcome
+    from coral_pipeline.report.roots import RootReport
     from coral_pipeline.settings import PipelineSettings
 
 DEFAULT_OUTPUT = Path("data/output")
@@ -42,9 +43,10 @@ def run(
     stage writes into OUT/STAGE/RUN/, or OUT/STAGE/RUN/ROOT/ from `explored_trees` on; the summary at the end
     names the files and how to open all of it in the Dagster UI.
 
-    Stopped at any time, by Ctrl-C or a crash, the same command goes on where it was. What is finished is not
-    run again unless its root or its settings have changed. A root that fails does not stop the others: it is
-    named at the end, and the exit code is 1.
+    Stopped at any time, by Ctrl-C or a crash, the same command goes on where it was. The choice of roots and the
+    dataset are made each time; a tree that is finished, its paths and advantages are not made again unless its root,
+    its task or the settings have changed. A root that fails does not stop the others: it is named at the end, and
+    the exit code is 1.
 
     Example: `coral-pipeline run data/student_runs/tour --num-roots 6`
     """
@@ -56,6 +58,7 @@ def run(
     from coral_pipeline.defs.progress import SearchControl
     from coral_pipeline.defs.whole_run import ASSETS, Interrupted, WholeRun
     from coral_pipeline.errors import BadInput
+    from coral_pipeline.report.roots import root_report
     from coral_pipeline.settings_file import read_settings, write_settings
     from coral_pipeline.storage import is_url
     from coral_pipeline.student_run.copying import refuse_overlap
@@ -72,6 +75,7 @@ def run(
     read_direction(student_run)
     refuse_overlap(student_run, *(out / name for name in (HOME, *ASSETS)))
     outcomes: list[RootOutcome] = []
+    reports: dict[str, RootReport] = {}
     with stop_on_signals() as stop, instance_under(out) as instance, RunView() as view:
         whole = WholeRun(student_run, out, chosen, instance, SearchControl(stop.event, view.watch))
         write_settings(chosen, out / SETTINGS_FILE)
@@ -81,13 +85,16 @@ def run(
             view.stage("exploring", roots=len(keys))
             for outcome in whole.explore(keys):
                 outcomes.append(outcome)
-                view.ended(outcome, whole.folders)
+                if not outcome.failure:
+                    source = whole.folders.of_root(outcome.key)
+                    reports[outcome.key.root] = root_report(source.tree, source.ranked)
+                view.ended(outcome, reports.get(outcome.key.root))
             view.stage("gathering the dataset")
             failure = whole.gather()
         except Interrupted:
             typer.echo("stopped; the same command goes on where it was", err=True)
             raise typer.Exit(stop.exit_code) from None
-    print_summary(whole.folders, whole.key, outcomes)
+    print_summary(whole.folders, whole.key, reports)
     warnings = [f"{outcome.key.root}: {line}" for outcome in outcomes for line in outcome.warnings]
     for line in (*whole.warnings, *warnings):
         typer.echo(f"note: {line}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +19,8 @@ from coral_pipeline.defs.build import OUTPUT, STUDENT_RUNS
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.instance import HOME
 from coral_pipeline.defs.partitions import RootKey
-from coral_pipeline.defs.whole_run import RootOutcome
 from coral_pipeline.report.coverage import stage_coverage
-from coral_pipeline.report.roots import RootReport, root_report
+from coral_pipeline.report.roots import RootReport
 
 FILES = {
     "sft.jsonl": "SFT samples: OpenAI-style messages and tools",
@@ -33,13 +32,8 @@ FILES = {
 """Of sft_dataset."""
 
 
-def print_summary(folders: Folders, key: str, outcomes: Sequence[RootOutcome]) -> None:
-    """The summary, on stdout."""
-    reports = {}
-    for outcome in outcomes:
-        if not outcome.failure:
-            source = folders.of_root(outcome.key)
-            reports[outcome.key.root] = root_report(source.tree, source.ranked)
+def print_summary(folders: Folders, key: str, reports: Mapping[str, RootReport]) -> None:
+    """The summary, on stdout. ``reports``: of the roots that did not fail, by root."""
     roots = tables.SELECTED_ROOTS.read(folders.asset("selected_roots", key))
     _say()
     _say(_snapshots(folders, key))

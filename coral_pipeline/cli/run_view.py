@@ -9,10 +9,9 @@ from types import TracebackType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from coral_pipeline.cli.console import stderr
-from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.defs.whole_run import RootOutcome
-from coral_pipeline.report.roots import root_report
+from coral_pipeline.report.roots import RootReport
 from coral_pipeline.search.progress import Progress as TreeProgress
 
 
@@ -65,8 +64,8 @@ class RunView(AbstractContextManager["RunView"]):
         )
         self._bars.update(self._trees[key], completed=progress.fraction, facts=facts)
 
-    def ended(self, outcome: RootOutcome, folders: Folders) -> None:
-        """A root has come to its end."""
+    def ended(self, outcome: RootOutcome, report: RootReport | None) -> None:
+        """A root has come to its end; ``report``: of what was made, None where it failed."""
         self._ended += 1
         if (tree := self._trees.pop(str(outcome.key), None)) is not None:
             self._bars.remove_task(tree)
@@ -74,18 +73,16 @@ class RunView(AbstractContextManager["RunView"]):
             self._bars.update(self._stage, completed=self._ended, facts=f"{self._ended}/{self._roots} roots")
         elapsed = time.monotonic() - self._began
         stderr.print(
-            f"{self._ended}/{self._roots} {outcome.key.root}: {_line(outcome, folders)} ({elapsed:.0f} s)",
+            f"{self._ended}/{self._roots} {outcome.key.root}: {_line(outcome, report)} ({elapsed:.0f} s)",
             highlight=False,
             soft_wrap=True,
             markup=False,
         )
 
 
-def _line(outcome: RootOutcome, folders: Folders) -> str:
-    if outcome.failure:
+def _line(outcome: RootOutcome, report: RootReport | None) -> str:
+    if report is None:
         return f"failed: {outcome.failure}"
-    source = folders.of_root(outcome.key)
-    report = root_report(source.tree, source.ranked)
     before = "done before; " if outcome.was_current else ""
     return (
         f"{before}score {report.root_score:.6g}, best {report.best_score:.6g}, {report.valid_edges} edges, "

@@ -59,6 +59,15 @@ def described(folder: Path) -> dict[str, Any]:
 
 
 @slow
+@pytest.mark.parametrize("file", ["batch.json", "tokens.parquet", "traces.jsonl"])
+def test_what_cannot_be_written_is_one_line(credit: Credit, tmp_path: Path, file: str) -> None:
+    (tmp_path / "batch" / file).mkdir(parents=True)
+    code, out, err = credit("tree", "--out", "batch")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert file in err and "cannot be written" in err
+
+
+@slow
 def test_everything_is_written_by_default_with_direct_branch_td(credit: Credit, tmp_path: Path) -> None:
     code, out, err = credit("tree", "--out", "new/batch")
     assert (code, err) == (0, "")
