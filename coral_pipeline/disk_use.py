@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+from coral_pipeline.tree_copy import LONG_PATH
 
 
 def disk_bytes(folder: Path) -> int:
@@ -16,14 +19,27 @@ def disk_bytes(folder: Path) -> int:
     """
     total = 0
     seen: set[tuple[int, int]] = set()
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError, PermissionError):
-                status = (Path(parent) / name).lstat()
-                if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
-                    seen.add((status.st_dev, status.st_ino))
-                    total += status.st_blocks * 512
+    for entry in entries_below(folder):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                total += status.st_blocks * 512
     return total
+
+
+def entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """All that lies under a folder, folders before what is in them (Python 3.11's ``os.walk`` recurses).
+
+    Links are not followed; folders that cannot be read, or are too deep for a path, are not gone into.
+    """
+    folders = [str(folder)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and len(os.fsencode(entry.path)) < LONG_PATH:
+                    folders.append(entry.path)
+                yield entry
 
 
 def readable(size: int) -> str:

@@ -1,18 +1,22 @@
 """Copying a folder so that writing to the copy never changes the original, and nothing outside it is taken along."""
 
 # Plain strings within: trees are large, and pathlib costs as much as the copying.
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH114, PTH115, PTH116, PTH117, PTH118, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH114, PTH115, PTH116, PTH117, PTH118, PTH123, PTH211
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 FICLONE = 0x40049409
 """Linux ioctl: let one file share another's blocks until either is written to (btrfs, XFS, bcachefs …)."""
+LONG_PATH = 3800
+"""Bytes of a path below which names still fit in: the system takes 4095."""
 _NO_REFLINK = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 
 
@@ -43,22 +47,35 @@ def copy_tree(source: Path, target: Path) -> list[str]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and all in it, however deep (Python 3.11's ``shutil.rmtree`` recurses). Raises ``OSError``.
+    """Remove a folder and all in it, however deep, folders without permissions included; nothing where it is not there.
 
-    A link is refused, or what it leads to would be emptied.
+    Python 3.11's ``shutil.rmtree`` recurses. Raises ``OSError``; a link is refused, or what it leads to would be
+    emptied.
     """
     if os.path.islink(folder):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    folders = [str(folder)]
+    folders = [str(folder)] if os.path.exists(folder) else []
     for inside in folders:  # grows as folders are met
+        with contextlib.suppress(PermissionError):  # another's, of which no more than reading may be needed
+            os.chmod(inside, stat.S_IRWXU)
         with os.scandir(inside) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                elif len(os.fsencode(entry.path)) < LONG_PATH:
                     folders.append(entry.path)
                 else:
-                    os.unlink(entry.path)
+                    folders.append(_moved_up(entry.path, str(folder)))
     for inside in reversed(folders):
         os.rmdir(inside)
+
+
+def _moved_up(path: str, folder: str) -> str:
+    """Move a folder, whose path is about to grow longer than the system takes, to just below ``folder``."""
+    os.chmod(path, stat.S_IRWXU)
+    place = tempfile.mkdtemp(dir=folder)
+    os.rename(path, place)  # an empty folder can be renamed over
+    return place
 
 
 def _copy_entry(entry: os.DirEntry[str], source: str, inside: str, target: str) -> str | None:

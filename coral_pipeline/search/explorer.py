@@ -157,9 +157,20 @@ class Explorer:
         self._events.put((name, None))
 
     def _run_edge(self, job: Job) -> tuple[Turn, ...]:
-        """The turns of one logical edge: those remembered, then the missing ones. Runs in a worker thread."""
+        """The turns of one logical edge. Runs in a worker thread.
+
+        Whatever ends it before its time halts the root: edges in flight come to their end, no other is begun.
+        """
         if self._halted.is_set():
             raise Stopped(f"root {job.edge.root}, edge {job.edge.name}: not begun, the root is halted")
+        try:
+            return self._all_turns(job)
+        except BaseException:
+            self._halted.set()
+            raise
+
+    def _all_turns(self, job: Job) -> tuple[Turn, ...]:
+        """The turns that are remembered, then the missing ones."""
         turns = list(self._memory.turns(job.edge))
         faults = 0
         while not self._has_ended(job, turns):
@@ -167,7 +178,6 @@ class Explorer:
             try:
                 self._advance(job, turns)
             except TeacherError as error:
-                self._halted.set()
                 raise SearchHalted(f"root {job.edge.root}, edge {job.edge.name}: {error}") from error
             except InfrastructureFault as fault:
                 faults = faults + 1 if len(turns) == finished else 1
@@ -208,7 +218,6 @@ class Explorer:
         self._give_up_if_stopped(edge)
         where = f"root {edge.root}, edge {edge.name}"
         if faults >= self._retry.attempts:
-            self._halted.set()
             tries = "1 try" if faults == 1 else f"{faults} tries"
             raise SearchHalted(
                 f"{where}: gave up after {tries}: {fault}; mend that and resume, nothing is lost"

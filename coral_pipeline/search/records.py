@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from coral_pipeline.durable import sync
 from coral_pipeline.errors import BadInput
 from coral_pipeline.teacher.protocol import InfrastructureFault
 
@@ -36,7 +37,7 @@ class RecordFile:
             self.records, self._size = _read(path)
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
-            fsync_folder(path.parent)
+            sync(path.parent)
         except BaseException:
             os.close(self._file)
             raise
@@ -103,12 +104,3 @@ def write_all(file: int, data: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written
-
-
-def fsync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, so that a new file in it survives a crash."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

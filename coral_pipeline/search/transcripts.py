@@ -12,8 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from coral_pipeline.durable import sync
 from coral_pipeline.errors import BadInput
-from coral_pipeline.search.records import fsync_folder, write_all
+from coral_pipeline.search.records import write_all
 from coral_pipeline.teacher.protocol import InfrastructureFault, Message
 
 _MEND = "bring the file back from a copy, or delete the tree's folder and explore the root anew"
@@ -46,7 +47,7 @@ def write_transcript(folder: Path, name: str, messages: Sequence[Message]) -> Tr
             os.fsync(file)
         finally:
             os.close(file)
-        fsync_folder(folder)
+        sync(folder)
     except OSError as error:
         raise InfrastructureFault(f"{path} cannot be written ({error.strerror})") from error
     return Transcript(file=path.name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

@@ -1,8 +1,7 @@
-"""Folders of a state as a whole: copied, removed, flushed to disk."""
+"""Folders of a state as a whole: copied, flushed to disk."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -10,7 +9,9 @@ import shutil
 import stat
 from pathlib import Path
 
-from coral_pipeline.tree_copy import FICLONE, copy_file
+from coral_pipeline.disk_use import entries_below
+from coral_pipeline.durable import sync
+from coral_pipeline.tree_copy import FICLONE, LONG_PATH, copy_file
 
 _GIT_OBJECT = re.compile(r"/\.git/objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/pack-[0-9a-f]+\.(?:pack|idx|rev))$")
 """Files that git names by what they hold, and never changes in place."""
@@ -20,7 +21,9 @@ _MOST_LINKS = 64
 
 
 def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> tuple[Path, ...]:
-    """Copy a state as it is, links included, sharing blocks where the file system can; sockets are left out.
+    """Copy a state as it is, links included, sharing blocks where the file system can.
+
+    Sockets are left out, and folders too deep for a path.
 
     With ``link_git_objects`` large git objects become hard links; these are returned, as paths inside. Whoever
     writes to one in place writes to the source. Raises ``OSError``.
@@ -33,20 +36,31 @@ def copy_state(source: Path, target: Path, link_git_objects: bool = False) -> tu
             for entry in entries:
                 origin, copy = source / inside / entry.name, target / inside / entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(inside / entry.name)
+                    if len(os.fsencode(copy)) < LONG_PATH:
+                        folders.append(inside / entry.name)
                 elif entry.is_symlink():
                     copy.symlink_to(origin.readlink())
                     shutil.copystat(origin, copy, follow_symlinks=False)
                 elif not entry.is_file(follow_symlinks=False):
                     continue
                 elif link_git_objects and len(linked) < _MOST_LINKS and _is_large_object(entry):
-                    copy.hardlink_to(origin)
-                    linked.append(inside / entry.name)
+                    if _linked(origin, copy):
+                        linked.append(inside / entry.name)
                 else:
                     copy_file(origin, copy)
     for inside in reversed(folders):
         shutil.copystat(source / inside, target / inside)
     return tuple(linked)
+
+
+def _linked(origin: Path, copy: Path) -> bool:
+    """Make ``copy`` a hard link; a copy after all, and False, where the file system knows none or no more of them."""
+    try:
+        copy.hardlink_to(origin)
+    except OSError:
+        copy_file(origin, copy)
+        return False
+    return True
 
 
 def _is_large_object(entry: os.DirEntry[str]) -> bool:
@@ -63,29 +77,16 @@ def can_share_blocks(source: Path, target: Path) -> bool:
     return True
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder and all in it, folders without permissions included; nothing where it is not there."""
-    if not folder.exists():
-        return
-    try:
-        shutil.rmtree(folder)
-    except PermissionError:
-        for parent, names, _ in os.walk(folder):
-            for name in names:
-                if not (Path(parent) / name).is_symlink():
-                    (Path(parent) / name).chmod(0o700)
-        shutil.rmtree(folder)
-
-
 def flush(folder: Path) -> None:
-    """Return when every file and folder under ``folder`` is on disk."""
-    for parent, _, names in os.walk(folder):
-        for path in (Path(parent), *(Path(parent) / name for name in names)):
-            if not stat.S_ISREG(path.lstat().st_mode) and path != Path(parent):
-                continue
-            with contextlib.suppress(PermissionError):  # an agent took the permission away
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+    """Return when all that lies under ``folder`` is on disk, and open to its owner whatever an agent did to it.
+
+    What is too deep for a path is passed over. Raises ``OSError``.
+    """
+    sync(folder)
+    for entry in entries_below(folder):
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if is_folder or entry.is_file(follow_symlinks=False):
+            mode, least = entry.stat(follow_symlinks=False).st_mode, 0o500 if is_folder else 0o400
+            if mode & least != least:
+                Path(entry).chmod(stat.S_IMODE(mode) | least)
+            sync(entry.path)

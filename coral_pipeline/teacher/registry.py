@@ -65,8 +65,9 @@ def _embedded(request: TeacherRequest) -> Teacher:
 def _opencode(request: TeacherRequest) -> Teacher:
     from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
 
-    workdir, settings = request.workdir, request.opencode
-    return OpenCodeTeacher.open(request.root_dir, request.task_dir, workdir, settings, request.api_key)
+    return OpenCodeTeacher.open(
+        request.root_dir, request.task_dir, request.workdir, request.opencode, request.api_key, request.direction
+    )
 
 
 TEACHERS: dict[str, Callable[[TeacherRequest], Teacher]] = {

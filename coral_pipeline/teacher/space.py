@@ -1,12 +1,25 @@
-"""What Teachers may take of the disk; a lack of room is an infrastructure fault (method T5)."""
+"""What the machine refuses, room on its disk first of all, is an infrastructure fault (method T5)."""
 
 from __future__ import annotations
 
+import errno
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from coral_pipeline.disk_use import disk_bytes, readable
 from coral_pipeline.teacher.protocol import InfrastructureFault
+
+
+@contextmanager
+def machine_faults() -> Iterator[None]:
+    """What the operating system refuses says nothing about a node: disk full, no more files or processes …"""
+    try:
+        yield
+    except OSError as error:
+        what = "disk full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "the machine refuses"
+        raise InfrastructureFault(f"{what}: {error}") from error
 
 
 def require_free_space(folder: Path, least: int) -> None:

@@ -137,9 +137,15 @@ def test_the_root_halts_when_the_tries_are_used_up_and_what_was_in_flight_is_kep
     assert again.teacher.forks == [("1", "1/1")], "from the state after the first"
 
 
-def test_edges_that_wait_for_a_slot_are_not_begun_once_the_root_halts() -> None:
-    world = World({("0", 1): fault(3)})
-    with pytest.raises(SearchHalted):
+@pytest.mark.parametrize(
+    ("errors", "raised"),
+    [(fault(3), SearchHalted), ([TeacherError("no")], SearchHalted), ([RecursionError()], RecursionError)],
+)
+def test_edges_that_wait_for_a_slot_are_not_begun_once_the_root_halts(
+    errors: list[Exception], raised: type[Exception]
+) -> None:
+    world = World({("0", 1): errors})
+    with pytest.raises(raised):
         world.run(width=1)
     assert world.teacher.asked == []
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +22,8 @@ from coral_pipeline.teacher.embedded.toolbox import CODE, SHARED, Paths, Toolbox
 from coral_pipeline.teacher.grading.grade import Verdict, grade, package_folders
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.processes import ProcessFamily
-from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Message, Turn
-from coral_pipeline.teacher.space import require_free_space, require_small_tree
+from coral_pipeline.teacher.protocol import EdgeRequest, Message, Turn
+from coral_pipeline.teacher.space import machine_faults, require_free_space, require_small_tree
 
 SECONDS_PER_EVAL = 60
 """What an eval adds to the session's clock."""
@@ -183,16 +180,6 @@ class EmbeddedFork:
 def state_name(edge: EdgeRequest, turn: int) -> str:
     """Name of the state after a turn of an edge."""
     return f"{edge.name}-{turn}"
-
-
-@contextmanager
-def machine_faults() -> Iterator[None]:
-    """What the operating system refuses says nothing about a node: disk full, no more files or processes …"""
-    try:
-        yield
-    except OSError as error:
-        what = "disk full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "the machine refuses"
-        raise InfrastructureFault(f"{what}: {error}") from error
 
 
 def _bytes(message: Message) -> int:

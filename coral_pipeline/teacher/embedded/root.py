@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.scores import numeric
 from coral_pipeline.teacher.embedded.states import PARTS
+from coral_pipeline.teacher.json_files import json_object
 
 NO_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 """Stands for the time of a root whose attempt has no readable timestamp."""
@@ -29,26 +28,17 @@ class Root:
     @classmethod
     def read(cls, folder: Path) -> Root:
         """The root in ``folder``; ``BadInput`` where it is none."""
-        metadata = _object(folder / "metadata.json")
+        metadata = json_object(folder / "metadata.json")
         missing = [name for name in PARTS if not (folder / name).is_dir()]
         if metadata is None or missing:
             what = f"holds no {missing[0]}/" if missing else "holds no metadata.json with an object"
             raise BadInput(folder, what, "name the folder of a copied root")
         commit_hash = str(metadata.get("commit_hash") or folder.name)
-        attempt = _object(folder / "shared" / "attempts" / f"{commit_hash}.json") or {}
+        attempt = json_object(folder / "shared" / "attempts" / f"{commit_hash}.json") or {}
         score = numeric(metadata.get("score"))
         if score is None:
             score = numeric(attempt.get("score"))
         return cls(commit_hash, score, _moment(attempt.get("timestamp")))
-
-
-def _object(file: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None where there is none."""
-    try:
-        content = json.loads(file.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _moment(timestamp: object) -> int:

@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.teacher.embedded.moves import Move
-from coral_pipeline.teacher.file_trees import remove_tree
 from coral_pipeline.teacher.protocol import TeacherError
-from coral_pipeline.tree_copy import copy_tree
+from coral_pipeline.tree_copy import copy_tree, remove_tree
 
 PARTS = ("code", "shared")
 """What a snapshot and a state hold."""

@@ -16,13 +16,14 @@ from typing import Any
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction, EmbeddedSettings
-from coral_pipeline.teacher.embedded.fork import EmbeddedFork, Grounds, machine_faults, state_name
+from coral_pipeline.teacher.embedded.fork import EmbeddedFork, Grounds, state_name
 from coral_pipeline.teacher.embedded.repository import Repository
 from coral_pipeline.teacher.embedded.root import Root
 from coral_pipeline.teacher.embedded.states import KNOWLEDGE, LINKS, ROOT, Session, prepare_root
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.processes import kill_marked
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork
+from coral_pipeline.teacher.space import machine_faults
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state, remove_tree
+from coral_pipeline.teacher.file_trees import can_share_blocks, copy_state
 from coral_pipeline.teacher.protocol import InfrastructureFault
+from coral_pipeline.tree_copy import remove_tree
 
 MethodName = Literal["overlay", "reflink", "copy"]
 WantedMethod = Literal["auto", "overlay", "reflink", "copy"]

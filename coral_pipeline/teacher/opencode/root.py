@@ -6,7 +6,6 @@ checkpoints), ``repo`` and ``agents/<id>``, a git worktree of it. Nothing privat
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -17,8 +16,9 @@ import yaml
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.student_run.layout import ATTEMPTS_FOLDER, CODE_FOLDER, SHARED_FOLDER
-from coral_pipeline.teacher.file_trees import remove_tree
-from coral_pipeline.tree_copy import copy_tree
+from coral_pipeline.teacher.json_files import json_object
+from coral_pipeline.teacher.protocol import InfrastructureFault
+from coral_pipeline.tree_copy import copy_tree, remove_tree
 
 CORAL = "coral"
 """Folder of a state that is seen at ``SEEN``."""
@@ -47,7 +47,7 @@ _GIT_SETTINGS = {
 def lay_out(root: Path, task: Mapping[str, Any], agent_id: str, files: Path) -> None:
     """Make the root state in the folder ``files``, from a root's folder and the task's configuration.
 
-    Raises ``BadInput`` where the root cannot be used.
+    Raises ``BadInput`` where the root cannot be used, ``OSError`` or ``InfrastructureFault`` where the machine refuses.
     """
     run = files / CORAL
     public, worktree = run / ".coral" / "public", run / "agents" / agent_id
@@ -59,6 +59,8 @@ def lay_out(root: Path, task: Mapping[str, Any], agent_id: str, files: Path) -> 
         try:
             copy_tree(root / folder, target)
         except OSError as error:
+            if error.filename is None or not Path(error.filename).is_relative_to(root):
+                raise  # the copy cannot be written
             mend = "give the folder of a root that `coral-pipeline select` copied"
             raise BadInput(root / folder, f"cannot be read ({error.strerror})", mend) from error
     _clean_shared(public)
@@ -99,7 +101,7 @@ def _clean_shared(public: Path) -> None:
     for name in KNOWLEDGE:
         (public / name).mkdir(exist_ok=True)
     for attempt in (public / ATTEMPTS_FOLDER).glob("*.json"):
-        if _is_pending(attempt):
+        if (json_object(attempt) or {}).get("status") == "pending":
             attempt.unlink()  # its commit is not here, and CORAL would wait for it before taking another
     (public / ".gitignore").write_text("coral.lock\n")
     git(public, "init", "--quiet")
@@ -107,14 +109,6 @@ def _clean_shared(public: Path) -> None:
     git(public, "add", "--all")
     git(public, "commit", "--quiet", "--message", "shared state of the root")
     _pack(public)
-
-
-def _is_pending(attempt: Path) -> bool:
-    try:
-        record = json.loads(attempt.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and record.get("status") == "pending"
 
 
 def _make_repository(code: Path, repository: Path, worktree: Path, agent_id: str) -> None:
@@ -158,7 +152,7 @@ def _configure(repository: Path) -> None:
 def git(folder: Path, *arguments: str) -> str:
     """Run git in a folder of ours (never in one that an agent has written to); returns what it says.
 
-    Raises ``BadInput`` where git refuses.
+    What it refuses is a fault of the machine: raises ``InfrastructureFault``.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -175,5 +169,5 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *arguments], cwd=folder, env=environment, capture_output=True, text=True, errors="replace"
     )
     if done.returncode:
-        raise BadInput(folder, f"git {arguments[0]}: {done.stderr.strip()}", "see that the root's files are readable")
+        raise InfrastructureFault(f"{folder}: git {arguments[0]} failed: {done.stderr.strip()[-500:]}")
     return done.stdout

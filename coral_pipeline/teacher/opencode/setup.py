@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from coral_pipeline.settings import OpenCodeSettings
-from coral_pipeline.teacher.file_trees import remove_tree
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint
 from coral_pipeline.teacher.opencode.forks import View
 from coral_pipeline.teacher.opencode.inside import entry
@@ -22,6 +21,7 @@ from coral_pipeline.teacher.opencode.programs import Programs
 from coral_pipeline.teacher.opencode.root import CORAL, SEEN, SESSION, place_at
 from coral_pipeline.teacher.opencode.sandbox import HOME, PROGRAMS, Mount, Sandbox, environment, fork_mounts
 from coral_pipeline.teacher.opencode.server import CONTROL_SOCKET, AgentServer, SandboxProcess
+from coral_pipeline.tree_copy import remove_tree
 
 PROVIDER = "teacher"
 """Name under which OpenCode knows the model endpoint."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +14,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from coral_pipeline.disk_use import disk_bytes
-from coral_pipeline.teacher.file_trees import copy_state, flush, remove_tree
+from coral_pipeline.durable import sync
+from coral_pipeline.teacher.file_trees import copy_state, flush
 from coral_pipeline.teacher.opencode.forks import ForkMethod, View
 from coral_pipeline.teacher.protocol import InfrastructureFault, TeacherError
+from coral_pipeline.tree_copy import remove_tree
 
 ROOT = "root"
 """Name of the state every tree begins with."""
@@ -49,6 +50,8 @@ class State(BaseModel):
     """Best raw score of the agent so far, evals on the way here included; None: none."""
     commit_hash: str | None = None
     """Commit of the last graded eval; None: none since the root."""
+    root_commit: str | None = None
+    """``commit_hash`` of the root's snapshot; None: made by a version that gave the root state that as its commit."""
     bytes: int = 0
     """Disk space its own layer takes."""
     released: bool = False
@@ -139,7 +142,7 @@ class StateStore:
             flush(place)
             remove_tree(target)
             place.rename(target)
-            _flush_folder(self.folder)
+            sync(self.folder)
         except OSError as error:
             raise InfrastructureFault(f"{target}: the state cannot be kept ({error})") from error
         return state
@@ -176,11 +179,3 @@ class StateStore:
         partial = path.with_suffix(".partial")
         partial.write_text(state.model_dump_json(indent=1))
         partial.replace(path)
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,19 +11,12 @@ from typing import Any
 
 from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import OpenCodeSettings
-from coral_pipeline.teacher.file_trees import remove_tree
+from coral_pipeline.settings import Direction, OpenCodeSettings
 from coral_pipeline.teacher.grading.task import Task
 from coral_pipeline.teacher.opencode.desk import GradingDesk
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint
 from coral_pipeline.teacher.opencode.forks import View, choose_method
-from coral_pipeline.teacher.opencode.grounds import (
-    Grounds,
-    Root,
-    existing_folder,
-    machine_faults,
-    prepare_root,
-)
+from coral_pipeline.teacher.opencode.grounds import Grounds, Root, existing_folder, prepare_root
 from coral_pipeline.teacher.opencode.programs import find_programs
 from coral_pipeline.teacher.opencode.prompts import prompts_for
 from coral_pipeline.teacher.opencode.records import keep_for_audit, messages_of, next_state, turn_of
@@ -33,24 +26,15 @@ from coral_pipeline.teacher.opencode.states import ROOT, State, StateStore
 from coral_pipeline.teacher.opencode.turns import Worked, work
 from coral_pipeline.teacher.processes import ProcessFamily, kill_marked
 from coral_pipeline.teacher.protocol import EdgeRequest, Fork, Turn
-from coral_pipeline.teacher.space import require_free_space, require_small_tree
+from coral_pipeline.teacher.space import machine_faults, require_free_space, require_small_tree
+from coral_pipeline.tree_copy import remove_tree
 
 logger = logging.getLogger(__name__)
 
 BEHAVIOUR_VERSION = 1
 """Raised whenever the same edge may be answered otherwise than before."""
-DECIDING = (
-    "model",
-    "context_limit",
-    "output_limit",
-    "turn_seconds",
-    "idle_seconds",
-    "shell_seconds",
-    "grading_seconds",
-    "grading_grace_seconds",
-    "max_state_bytes",
-)
-"""Settings that have a part in what an agent does."""
+_TOLD_OTHERWISE = {"coral", "fork_method", "instructions", "first_prompt", "second_prompt", "sandbox", "recording"}
+"""Settings of which ``describe`` tells what came of them."""
 
 
 class OpenCodeTeacher:
@@ -66,13 +50,19 @@ class OpenCodeTeacher:
 
     @classmethod
     def open(
-        cls, root_dir: Path, task_dir: Path | None, workdir: Path, settings: OpenCodeSettings, key: str = ""
+        cls,
+        root_dir: Path,
+        task_dir: Path | None,
+        workdir: Path,
+        settings: OpenCodeSettings,
+        key: str = "",
+        direction: Direction | None = None,
     ) -> OpenCodeTeacher:
         """The teacher of the root in ``root_dir``, which keeps its states in ``workdir``.
 
         ``task_dir`` holds ``task.yaml`` and ``grader/grader.py``; None: it was not found. ``key``: of the
-        model endpoint; kept in memory alone. Nothing is written before the first fork. Raises ``BadInput``
-        where something is missing, with how to get it.
+        model endpoint; kept in memory alone. ``direction``: None, the task's own. Nothing is written before the
+        first fork. Raises ``BadInput`` where something is missing, with how to get it.
         """
         for name in ("endpoint", "model"):
             if not getattr(settings, name):
@@ -82,10 +72,11 @@ class OpenCodeTeacher:
                 root_dir, "its task is not found", "put task.yaml and grader/ into a folder above the root's"
             )
         task = Task.read(task_dir, settings.grader_python, "opencode.grader_python")
+        task = task if direction is None else task.directed(direction)
         root = Root.read(root_dir.resolve(), task.config.grader.direction)
         programs = find_programs(settings)
         sandbox = Sandbox(settings.sandbox)
-        sandbox.require([*task.hidden, workdir])
+        sandbox.require([*task.hidden, workdir], programs.coral_folders)
         prompts = prompts_for(task.config, root.agent_id, settings)
         setup = AgentSetup(settings, sandbox, programs, root.agent_id, prompts.instructions)
         method = choose_method(existing_folder(workdir), settings.fork_method, sandbox.isolated)
@@ -93,7 +84,11 @@ class OpenCodeTeacher:
         return cls(Grounds(root, task, prompts, workdir.absolute(), store, setup, key))
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides what the teacher answers, and what it ran with."""
+        """What decides what the teacher answers, and what it ran with.
+
+        Not told, since no other machine has the same: what the sandbox shows of this one (programs, devices,
+        environment, memory). Nor how the model server is waited for, and asked for token ids.
+        """
         grounds, programs = self._grounds, self._grounds.setup.programs
         return {
             "name": self.name,
@@ -104,7 +99,9 @@ class OpenCodeTeacher:
             "coral": programs.coral,
             "fork_method": grounds.store.method.name,
             "isolation": grounds.settings.sandbox.isolation,
-            "settings": grounds.settings.model_dump(mode="json", include=set(DECIDING)),
+            "settings": grounds.settings.model_dump(
+                mode="json", exclude={*OpenCodeSettings.UNDECIDING, *_TOLD_OTHERWISE}
+            ),
             "extra_body": grounds.settings.recording.extra_body,
         }
 
@@ -132,7 +129,8 @@ class OpenCodeTeacher:
             for name in (state_name(edge, turn) for turn in (1, 2)):
                 if name != state:
                     grounds.store.discard(name)
-        endpoint = ModelEndpoint(grounds.settings.endpoint, grounds.key, grounds.settings.recording)
+        settings = grounds.settings
+        endpoint = ModelEndpoint(settings.endpoint, grounds.key, settings.model, settings.recording)
         try:
             yield OpenCodeFork(grounds, edge, state, endpoint, stop, scratch)
         finally:

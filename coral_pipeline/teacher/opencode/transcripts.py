@@ -91,7 +91,6 @@ class EntryInfo(_Part):
     role: str
     tokens: Tokens = Tokens()
     time: Times = Times()
-    finish: str | None = None
     error: dict[str, Any] | None = None
 
 
@@ -117,7 +116,6 @@ class SessionInfo(_Part):
     """Head of a session."""
 
     id: str
-    version: str | None = None
 
 
 class Session(_Part):

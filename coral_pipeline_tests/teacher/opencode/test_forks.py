@@ -15,11 +15,12 @@ import pytest
 from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import SandboxSettings
-from coral_pipeline.teacher.file_trees import copy_state, flush, remove_tree
+from coral_pipeline.teacher.file_trees import copy_state, flush
 from coral_pipeline.teacher.opencode.forks import _NAMESPACES, Copy, ForkMethod, Overlay, choose_method, why_not
 from coral_pipeline.teacher.opencode.root import SEEN
 from coral_pipeline.teacher.opencode.sandbox import Sandbox, environment, fork_mounts
 from coral_pipeline.teacher.protocol import InfrastructureFault
+from coral_pipeline.tree_copy import remove_tree
 
 METHODS: list[ForkMethod] = [Overlay(_NAMESPACES[0]), Overlay(_NAMESPACES[1]), Copy("reflink"), Copy("copy")]
 NAMES = ["overlay", "overlay in a user namespace", "reflink", "copy"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import OpenCodeSettings
+from coral_pipeline.teacher.opencode import root as layout
 from coral_pipeline.teacher.opencode.grounds import Root
 from coral_pipeline.teacher.opencode.states import FILES, ROOT, State
 from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
@@ -64,11 +66,47 @@ def test_the_states_of_another_root_are_refused(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_infrastructure_fault(tmp_path: Path) -> None:
     root, task = make_root(tmp_path)
     teacher = opened(tmp_path, root, task, min_free_bytes=1 << 60)
+    with pytest.raises(InfrastructureFault, match="make room"), teacher.fork(EDGE, None, threading.Event()):
+        pass
+
+
+@pytest.mark.parametrize("refused", ["copy_tree", "git"])
+def test_a_disk_that_fills_while_the_root_state_is_made_says_nothing_about_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    root, task = make_root(tmp_path)
+    teacher = opened(tmp_path, root, task)
+    if refused == "git":
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "git").write_text("#!/bin/sh\necho No space left on device >&2; exit 128\n")
+        (tmp_path / "bin" / "git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    else:
+
+        def full(source: Path, target: Path) -> list[str]:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+        monkeypatch.setattr(layout, "copy_tree", full)
     with (
-        teacher.fork(EDGE, None, threading.Event()) as fork,
-        pytest.raises(InfrastructureFault, match="make room"),
+        pytest.raises(InfrastructureFault, match="No space left on device"),
+        teacher.fork(EDGE, None, threading.Event()),
     ):
-        fork.run_turn(1)
+        pass
+    monkeypatch.undo()
+    with teacher.fork(EDGE, None, threading.Event()):
+        assert not root_state(tmp_path).reduced
+
+
+def test_a_root_state_of_an_earlier_version_is_known(tmp_path: Path) -> None:
+    """It had the snapshot's commit for its own, and none named as the root's."""
+    root, task = make_root(tmp_path)
+    with opened(tmp_path, root, task).fork(EDGE, None, threading.Event()):
+        state = root_state(tmp_path)
+    assert (state.commit_hash, state.root_commit) == (None, "a" * 40)
+    earlier = {**state.model_dump(exclude={"root_commit"}), "commit_hash": "a" * 40}
+    (tmp_path / "teacher" / "states" / ROOT / "state.json").write_text(json.dumps(earlier))
+    with opened(tmp_path, root, task).fork(EDGE, None, threading.Event()):
+        pass
 
 
 def test_a_tree_beyond_its_bound_begins_no_turn_and_says_which_setting_to_raise(tmp_path: Path) -> None:
