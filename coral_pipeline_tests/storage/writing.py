@@ -7,8 +7,8 @@ import itertools
 import os
 import signal
 import sys
-import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from coral_pipeline import provenance
@@ -16,6 +16,7 @@ from coral_pipeline.errors import BadInput
 from coral_pipeline.provenance import Provenance, checksum, write_checksums
 from coral_pipeline.storage import Storage, archive, fetch_whole, open_storage
 from coral_pipeline.storage.interface import CHANGED
+from coral_pipeline.storage.store import ObjectStore
 
 ASSET, PARTITION = "ranked_paths", "run|root"
 FILES = ("a", "sub/b", "c")
@@ -59,48 +60,61 @@ def read(storage: Storage, asset: str = ASSET, partition: str = PARTITION) -> di
     return {name: (folder / name).read_text() for name in names if name != provenance.PROVENANCE_FILE}
 
 
-def write_again_and_again(storage: Storage, who: str, times: int) -> None:
-    """Versions of which each says the same in all of its files."""
-    for number in range(times):
+def who_wrote(storage: Storage) -> str:
+    """The first word of what lies there, all of which one process has written; "" while nothing can be read."""
+    try:
+        before = storage.provenance(ASSET, PARTITION)
+        folder = storage.fetch(ASSET, PARTITION)
+        said = {(folder / name).read_text() for name in FILES}
+        after = storage.provenance(ASSET, PARTITION)
+    except (BadInput, FileNotFoundError) as error:
+        assert isinstance(error, FileNotFoundError) or CHANGED in str(error) or "nothing yet" in str(error), error
+        return ""
+    # A folder tells its readers that it changed by its provenance; what was fetched from a store cannot change.
+    if folder == storage.place(ASSET, PARTITION) and not (before and after and before.seal == after.seal):
+        return ""
+    assert len(said) == 1, f"a mixture of {len(said)} versions"
+    return said.pop().split()[0]
+
+
+def write_until(storage: Storage, who: str, stop: Path) -> None:
+    """Write versions, each of which says the same in all of its files, until ``stop`` exists."""
+    for number in itertools.count(1):
         write(storage, dict.fromkeys(FILES, f"{who} {number} " + "." * 20_000))
+        if stop.exists():
+            return
 
 
-def read_again_and_again(storage: Storage, seconds: float) -> int:
-    """Reads until the time is over, each to be of one version or refused; returns how many were of one version."""
-    until, whole = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        try:
-            before = storage.provenance(ASSET, PARTITION)
-            folder = storage.fetch(ASSET, PARTITION)
-            said = {(folder / name).read_text() for name in FILES}
-            after = storage.provenance(ASSET, PARTITION)
-        except (BadInput, FileNotFoundError) as error:
-            assert isinstance(error, FileNotFoundError) or CHANGED in str(error) or "nothing yet" in str(error), error
-            continue
-        # A folder tells its readers that it changed by its provenance; what was fetched from a store cannot change.
-        if folder != storage.place(ASSET, PARTITION) or (before and after and before.seal == after.seal):
-            assert len(said) == 1, f"a mixture of {len(said)} versions"
-            whole += 1
-    return whole
+def read_until(storage: Storage, writers: Collection[str]) -> None:
+    """Read versions until many of each of the writers were read, all of them whole."""
+    seen = Counter[str]()
+    while any(seen[writer] < 20 for writer in writers):
+        seen[who_wrote(storage)] += 1
 
 
-def killed_at_flush(number: int) -> None:
-    """From now on this process is killed when it has a file flushed to disk for the ``number``th time."""
-    flushes = itertools.count(1)
+def kill_at_step(number: int) -> None:
+    """From now on this process is killed when it is about to flush a file, or change a store, the ``number``th time."""
+    steps = itertools.count(1)
 
-    def flush(descriptor: int) -> None:
-        if next(flushes) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def killing(step: Callable[..., object]) -> Callable[..., object]:
+        def killed(*arguments: object) -> object:
+            if next(steps) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return step(*arguments)
 
-    os.fsync = flush
+        return killed
+
+    os.fsync = killing(os.fsync)
+    for change in ("upload", "write", "remove"):
+        setattr(ObjectStore, change, killing(getattr(ObjectStore, change)))
 
 
 if __name__ == "__main__":
-    output, what, argument = sys.argv[1:]
+    output, what, *arguments = sys.argv[1:]
     if what == "killed":
-        killed_at_flush(int(argument))
+        kill_at_step(int(arguments[0]))
         write(open_storage(output), dict.fromkeys(FILES, "killed"))
     elif what == "read":
-        print(read_again_and_again(open_storage(output), float(argument)))
+        read_until(open_storage(output), arguments)
     else:
-        write_again_and_again(open_storage(output), what, int(argument))
+        write_until(open_storage(output), arguments[0], Path(arguments[1]))
