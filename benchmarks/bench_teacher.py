@@ -104,7 +104,7 @@ def bench_endpoint(folder: Path, kilobytes: int, calls: int, rounds: int) -> boo
     server = subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert server.stdout is not None and server.stdin is not None
     port = int(server.stdout.readline())
-    endpoint = ModelEndpoint(f"http://127.0.0.1:{port}/v1", "", EndpointSettings(token_fields={}))
+    endpoint = ModelEndpoint(f"http://127.0.0.1:{port}/v1", "", "scripted", EndpointSettings(token_fields={}))
 
     def straight() -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", port)

@@ -26,7 +26,8 @@ def explore(
         str | None,
         typer.Option(
             show_default="8",
-            help="Expansions of one round; `auto`: what model server and machine take (resume with the number told).",
+            help="Expansions of one round; `auto`, which `run` does not know: what model server and machine take for "
+            "one tree (resume with the number told).",
         ),
     ] = None,
     endpoint: Annotated[

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from coral_pipeline.teacher.embedded.repository import Repository
 from coral_pipeline.teacher.embedded.toolbox import Paths, Result
 from coral_pipeline.teacher.grading.grade import Verdict
+from coral_pipeline.teacher.opencode.coral_tools.listings import result
 
 AGENT_ID = "teacher"
-_RULE = "=" * 50
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ class EvalCommand:
         found = self._grade(commit)
         verdict = Verdict(found.score, found.status, self._paths.show(found.feedback), found.metadata)
         self.done = Eval(commit, verdict, diff and self._paths.show(diff))
-        self._write_attempt(message, parent, self.done)
-        return Result(_printed(self._count(), self.done), exit_code=0)
+        record = self._write_attempt(message, parent, self.done)
+        return Result(result(record, "CORAL Eval", str(self._count())) + "\n", exit_code=0)
 
-    def _write_attempt(self, title: str, parent: str, done: Eval) -> None:
+    def _write_attempt(self, title: str, parent: str, done: Eval) -> dict[str, Any]:
         record = {
             "commit_hash": done.commit,
             "agent_id": AGENT_ID,
@@ -80,6 +81,7 @@ class EvalCommand:
         file.parent.mkdir(exist_ok=True)
         file.unlink(missing_ok=True)  # the agent's program may have left a link, or worse, under this name
         file.write_text(json.dumps(record, indent=2))
+        return record
 
     def _count(self) -> int:
         """Number of this eval among all that the shared knowledge counts."""
@@ -90,13 +92,3 @@ class EvalCommand:
             count = sum(1 for _ in (self._shared / "attempts").glob("*.json"))
         file.write_text(str(count))
         return count
-
-
-def _printed(number: int, done: Eval) -> str:
-    verdict = done.verdict
-    score = "FAILED" if verdict.score is None else f"{verdict.score:.10f}"
-    budget = verdict.metadata["budget_class"]
-    status = verdict.status if budget == "real" else f"{verdict.status}  (budget: {budget})"
-    lines = [_RULE, f"CORAL Eval (#{number}): {score}", f"Commit:  {done.commit[:12]}", f"Status:  {status}"]
-    feedback = [f"Feedback: {verdict.feedback}"] if verdict.feedback else []
-    return "\n" + "\n".join([*lines, *feedback, _RULE]) + "\n\n"

@@ -7,10 +7,12 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import OpenCodeSettings
+from coral_pipeline.teacher.opencode.endpoint import shown
 from coral_pipeline.teacher.opencode.forks import choose_method
 from coral_pipeline.teacher.opencode.grounds import existing_folder
 from coral_pipeline.teacher.opencode.model_server import ask_server, try_server
@@ -43,8 +45,8 @@ def run_checks(settings: OpenCodeSettings, folder: Path, key: str) -> Iterator[C
     """Everything the opencode teacher needs, looked at one by one; ``folder`` is where trees are to grow."""
     yield _guarded("OpenCode", lambda: _opencode(settings))
     for program, package in NEEDED.items():
-        yield _program(program, package)
-    yield _sandbox(settings)
+        yield _guarded(program, partial(_program, program, package))
+    yield _guarded("sandbox", lambda: _sandbox(settings))
     yield _guarded("forks", lambda: _forks(settings, folder))
     yield _guarded("CORAL", lambda: _coral(settings))
     yield _disk(settings, folder)
@@ -132,7 +134,7 @@ def _endpoint(settings: OpenCodeSettings, key: str) -> Iterator[Check]:
         yield Check("endpoint", error.problem, error.mend)
         return
     at_once = "" if info.requests_at_once is None else f", {info.requests_at_once} requests at once"
-    yield Check("endpoint", f"{settings.endpoint} answers{at_once}")
+    yield Check("endpoint", f"{shown(settings.endpoint)} answers{at_once}")
     if settings.model not in info.models:
         yield Check("model", f"{settings.model or 'none'} is not listed", f"choose of {', '.join(info.models)}")
         return

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -24,22 +25,30 @@ import aiohttp
 from aiohttp import web
 
 from coral_pipeline.settings import EndpointSettings
-from coral_pipeline.teacher.opencode.calls import Call
+from coral_pipeline.teacher.opencode.calls import Call, without_key
 from coral_pipeline.teacher.opencode.line import Line, ServerFault
 
 T = TypeVar("T")
 
-_BODY_BYTES = 1 << 28
+_BODY_BYTES = 1 << 26
+_ERROR_BYTES = 1 << 16
+_SAID_CHARACTERS = 200
 _JSON = {"Content-Type": "application/json"}
 _TRIED_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class ModelEndpoint:
-    """The way to the model server for all forks of a tree. Works in a thread of its own."""
+    """The way of a fork to the model server. Works in a thread of its own."""
 
-    def __init__(self, url: str, key: str, settings: EndpointSettings) -> None:
-        """``url``: base address of the API (ends in ``/v1``). ``key``: sent to it and to nobody else; may be empty."""
-        self.url = url.rstrip("/")
+    def __init__(self, url: str, key: str, model: str, settings: EndpointSettings) -> None:
+        """``url``: base address of the API (ends in ``/v1``). ``key``: sent to it and to nobody else; may be empty.
+
+        ``model``: the only one that may be asked.
+        """
+        self.name = shown(url)
+        self.model = model
+        self._url = url.rstrip("/")
+        self._key = key
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._settings = settings
         self._token_fields = dict(settings.token_fields)
@@ -78,24 +87,36 @@ class ModelEndpoint:
 
         Puts into ``call`` what was sent. Raises ``ServerFault`` where the server cannot be asked.
         """
-        deadline = time.monotonic() + self._settings.patience_seconds
-        while True:
-            call.tries += 1
-            try:
-                answer = await self._ask_once(body, tree, call, self._token_fields)
-                if answer.status == 400 and self._token_fields:
-                    answer = await self._ask_without_token_fields(answer, body, tree, call)
-                if answer.status not in _TRIED_AGAIN and _is_stream(answer):
+        began = time.monotonic()
+        try:
+            while True:
+                call.tries += 1
+                answer, problem = await self._try(body, tree, call)
+                if answer is not None:
                     return answer
-                problem = f"HTTP {answer.status}: {(await answer.text(errors='replace'))[:200]}"
-                answer.close()
-            except TimeoutError as error:
-                problem = str(error) or f"no answer in {self._settings.first_byte_seconds:g} s"
-            except (aiohttp.ClientError, OSError) as error:
-                problem = f"{type(error).__name__}: {error}"
-            if time.monotonic() + self._settings.retry_seconds > deadline:
-                raise ServerFault(problem)
-            await asyncio.sleep(self._settings.retry_seconds)
+                call.failing_since = began
+                if time.monotonic() + self._settings.retry_seconds > began + self._settings.patience_seconds:
+                    raise ServerFault(problem)
+                await asyncio.sleep(self._settings.retry_seconds)
+        finally:
+            call.failing_until = time.monotonic()
+
+    async def _try(self, body: dict[str, Any], tree: str, call: Call) -> tuple[aiohttp.ClientResponse | None, str]:
+        """An answer that can be passed on, or why there is none."""
+        try:
+            answer = await self._ask_once(body, tree, call, self._token_fields)
+            if answer.status == 400 and self._token_fields:
+                answer = await self._ask_without_token_fields(answer, body, tree, call)
+            if answer.status not in _TRIED_AGAIN and _is_stream(answer):
+                return answer, ""
+            async with answer:
+                return None, f"HTTP {answer.status}: {(await self.error_text(answer))[:_SAID_CHARACTERS]}"
+        except TimeoutError as error:
+            return None, str(error) or f"no answer in {self._settings.first_byte_seconds:g} s"
+        except ServerFault as fault:
+            return None, str(fault)
+        except (aiohttp.ClientError, OSError) as error:
+            return None, f"{type(error).__name__}: {error}"
 
     async def pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The answer's bytes as they come. Raises ``ServerFault`` where it breaks off or falls silent."""
@@ -113,6 +134,22 @@ class ModelEndpoint:
             limit = self._settings.stall_seconds
             yield data
 
+    async def error_text(self, answer: aiohttp.ClientResponse) -> str:
+        """What an answer says that is an error, the first of it, without the key.
+
+        Raises ``ServerFault`` where it breaks off or falls silent.
+        """
+        said = bytearray()
+        async for data in self.pieces(answer):
+            said += data
+            if len(said) > _ERROR_BYTES:
+                break
+        return self.cleaned(said[:_ERROR_BYTES].decode("utf-8", "replace"))
+
+    def cleaned(self, text: str) -> str:
+        """The text without the key."""
+        return without_key(text, self._key)
+
     async def _ask_once(
         self, body: dict[str, Any], tree: str, call: Call, token_fields: dict[str, Any]
     ) -> aiohttp.ClientResponse:
@@ -121,7 +158,7 @@ class ModelEndpoint:
         headers = {**self._headers, **dict.fromkeys(self._settings.routing_headers, tree)}
         async with asyncio.timeout(self._settings.first_byte_seconds):
             return await self._session.post(
-                f"{self.url}/chat/completions", data=call.request, headers={**headers, **_JSON}
+                f"{self._url}/chat/completions", data=call.request, headers={**headers, **_JSON}
             )
 
     async def _ask_without_token_fields(
@@ -162,6 +199,11 @@ def listen_at(folder: Path, name: str) -> socket.socket:
     finally:
         os.close(descriptor)
     return listener
+
+
+def shown(url: str) -> str:
+    """The address as it may be shown: without user and password."""
+    return re.sub(r"//[^/]*@", "//", url.rstrip("/"))
 
 
 def _is_stream(answer: aiohttp.ClientResponse) -> bool:

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 import aiohttp
 from aiohttp import web
 
-from coral_pipeline.teacher.opencode.calls import BrokenStream, Call, read_stream, with_fixed_date
+from coral_pipeline.teacher.opencode.calls import KEPT_BYTES, BrokenStream, Call, read_stream, with_fixed_date
 
 _CLOSING = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}\n\n'
 _DONE = b"data: [DONE]\n\n"
 _STREAM = {"Content-Type": "text/event-stream"}
-_WRONG_KEY = frozenset({401, 403})
+_WRONG_SETTINGS = frozenset({401, 403, 404})
+"""Wrong key, wrong address, or a model that is not there."""
 
 
 class ServerFault(Exception):
@@ -28,13 +29,22 @@ class ServerFault(Exception):
 class Upstream(Protocol):
     """The way to the model server, as a line needs it."""
 
-    url: str
+    name: str
+    """What it is called in messages."""
+    model: str
+    """The model it is the way to."""
 
     async def ask(self, body: dict[str, Any], tree: str, call: Call) -> aiohttp.ClientResponse:
         """The server's answer, not yet read; puts into ``call`` what was sent. Raises ``ServerFault``."""
 
     def pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The answer's bytes as they come. Raises ``ServerFault``."""
+
+    async def error_text(self, answer: aiohttp.ClientResponse) -> str:
+        """What an answer says that is an error. Raises ``ServerFault``."""
+
+    def cleaned(self, text: str) -> str:
+        """The text without the server's key, should it be in there."""
 
 
 class Line:
@@ -46,7 +56,7 @@ class Line:
         self.fault: str | None = None
         """How the server failed; the turn is spoiled."""
         self.refusal: str | None = None
-        """A 4xx answer that says that the settings are wrong, not the conversation (401, 403, 404)."""
+        """A 4xx answer that says that the settings are wrong, not the conversation."""
         self.closing = threading.Event()
         """Set: whatever the agent still asks is answered by an empty last word."""
         self.open_requests = 0
@@ -54,14 +64,15 @@ class Line:
         self._upstream = upstream
         self._tree = tree
         self._date = date
+        self._bytes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of the agent."""
         raw = await request.read()
-        body = _request_in(raw)
+        body = _request_in(raw, self._upstream.model)
         if body is None:
-            return web.Response(status=400, text="no chat completion request")
+            return web.Response(status=400, text=f"only streamed chat completions of {self._upstream.model} pass here")
         if self.closing.is_set():
             return await self._close(request, raw)
         call = Call(raw, time.time())
@@ -73,7 +84,7 @@ class Line:
         try:
             return await self._pass_on(request, body, call)
         except ServerFault as fault:
-            call.outcome, call.problem = "fault", f"model endpoint {self._upstream.url}: {fault}"
+            call.outcome, call.problem = "fault", f"model endpoint {self._upstream.name}: {fault}"
             return _break_off(request, call)
         finally:
             self._judge(call)
@@ -81,13 +92,20 @@ class Line:
             self.open_requests -= 1
             self.last_activity = time.monotonic()
 
+    def waits(self) -> bool:
+        """Whether there is a request to which the server has not begun to answer."""
+        return any(call.ended is None and call.first_byte is None for call in self.calls)
+
     def cut(self) -> None:
         """Give up what is still being asked; called in the endpoint's thread."""
         for task in self._tasks:
             task.cancel()
 
     async def _close(self, request: web.Request, raw: bytes) -> web.StreamResponse:
-        self.calls.append(Call(raw, time.time(), status=200, outcome="closing"))
+        now = time.time()
+        call = Call(raw, now, status=200, outcome="closing", ended=now)
+        self.calls.append(call)
+        self._bound(call)
         response = web.StreamResponse(headers=_STREAM)
         await response.prepare(request)
         await response.write(_CLOSING + _DONE)
@@ -98,8 +116,9 @@ class Line:
         async with await self._upstream.ask(body, self._tree, call) as upstream:
             call.status = upstream.status
             if upstream.status != 200:
-                call.response += await upstream.read()
-                return web.Response(status=upstream.status, body=bytes(call.response), content_type="application/json")
+                said = await self._upstream.error_text(upstream)
+                call.response += said.encode()
+                return web.Response(status=upstream.status, text=said, content_type="application/json")
             response = web.StreamResponse(headers=_STREAM)
             await response.prepare(request)
             with contextlib.suppress(ConnectionResetError):  # the agent hung up: the answer stays cut
@@ -117,21 +136,30 @@ class Line:
         call.ended = time.time()
         if call.outcome == "ok":
             try:
-                if not read_stream(call.response).complete:
+                sampled = read_stream(call.response)
+                if sampled.complete:
+                    call.sampled = sampled
+                else:
                     call.outcome, call.problem = "fault", "the answer ended without a reason to finish"
             except BrokenStream as error:
                 call.outcome, call.problem = "fault", str(error)
         elif call.outcome == "cut" and call.status not in (0, 200):
             call.outcome, call.problem = "refused", call.response[:500].decode("utf-8", "replace")
-            # Programs of the agent can ask here too, and for a model that there is not; but not before OpenCode did.
-            wrong_model = call.status == 404 and not any(before.outcome == "ok" for before in self.calls)
-            if call.status in _WRONG_KEY or wrong_model:
-                self.refusal = f"HTTP {call.status}: {call.problem}"
+        call.problem = self._upstream.cleaned(call.problem)
+        if call.outcome == "refused" and call.status in _WRONG_SETTINGS:
+            self.refusal = f"HTTP {call.status}: {call.problem}"
         if call.outcome == "fault":
             self.fault = call.problem
+        self._bound(call)
+
+    def _bound(self, call: Call) -> None:
+        """Count the bytes of an ended call, and keep no more of them than there may be."""
+        self._bytes += len(call.request) + len(call.response)
+        if self._bytes > KEPT_BYTES:
+            call.drop_bodies()
 
 
-def _request_in(raw: bytes) -> dict[str, Any] | None:
+def _request_in(raw: bytes, model: str) -> dict[str, Any] | None:
     """A body that can be passed on; None where it is none: programs of the agent may send anything."""
     try:
         body = json.loads(raw)
@@ -139,7 +167,7 @@ def _request_in(raw: bytes) -> dict[str, Any] | None:
         return None
     messages = body.get("messages") if isinstance(body, dict) else None
     is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
-    return body if is_request else None
+    return body if is_request and body.get("stream") is True and body.get("model") == model else None
 
 
 def _break_off(request: web.Request, call: Call) -> web.StreamResponse:

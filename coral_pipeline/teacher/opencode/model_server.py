@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import OpenCodeSettings
-from coral_pipeline.teacher.opencode.calls import BrokenStream, Sampled, read_stream
+from coral_pipeline.teacher.opencode.calls import BrokenStream, Sampled, read_stream, without_key
+from coral_pipeline.teacher.opencode.endpoint import shown
 
 _SECONDS = 60.0
 _TRIAL_TOKENS = 4
@@ -48,8 +50,9 @@ def ask_server(settings: OpenCodeSettings, key: str) -> ModelServerInfo:
     try:
         return asyncio.run(ask())
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        problem = f"does not answer as a model endpoint should ({type(error).__name__}: {error})"
-        raise BadInput(settings.endpoint, problem, "start the server, or mend opencode.endpoint or the key") from error
+        problem = f"does not answer as a model endpoint should ({type(error).__name__}: {without_key(str(error), key)})"
+        mend = "start the server, or mend opencode.endpoint or the key"
+        raise BadInput(shown(settings.endpoint), problem, mend) from error
 
 
 def try_server(settings: OpenCodeSettings, key: str, with_tokens: bool) -> Sampled:
@@ -73,17 +76,25 @@ def try_server(settings: OpenCodeSettings, key: str, with_tokens: bool) -> Sampl
     try:
         return asyncio.run(ask())
     except (aiohttp.ClientError, OSError, TimeoutError, BrokenStream) as error:
-        raise BadInput(settings.endpoint, f"model {settings.model!r} does not answer ({error})", "mend it") from error
+        problem = f"model {settings.model!r} does not answer ({without_key(str(error), key)})"
+        mend = "see the server's own log; try another opencode.model, or another server"
+        raise BadInput(shown(settings.endpoint), problem, mend) from error
 
 
 def width_for(settings: OpenCodeSettings, key: str) -> int:
-    """Agents to run at once: what the server can take, if this machine's CPUs and memory are enough for them."""
+    """Agents of one tree at once: what the server can take, if this machine's CPUs and memory are enough for them."""
     if not settings.endpoint:
         raise BadInput("--width auto", "needs a model endpoint to ask", "give --endpoint, or a number")
     server = ask_server(settings, key).requests_at_once
     cpus = len(os.sched_getaffinity(0)) * settings.agents_per_cpu
-    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // settings.agent_bytes
+    memory = available_bytes(Path("/proc/meminfo").read_text()) // settings.agent_bytes
     return max(1, min(limit for limit in (server, cpus, memory) if limit is not None))
+
+
+def available_bytes(meminfo: str) -> int:
+    """Memory that new programs can have, by the text of ``/proc/meminfo``: what caches would give up, too."""
+    kilobytes = dict(line.split(":", 1) for line in meminfo.splitlines())["MemAvailable"]
+    return int(kilobytes.split()[0]) * 1024
 
 
 def _requests_at_once(info: Any) -> int | None:

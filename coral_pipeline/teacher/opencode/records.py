@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coral_pipeline.settings import Direction, orient
-from coral_pipeline.teacher.opencode.calls import Call, prompt_text, read_stream, shared_share, with_tokens, write_calls
+from coral_pipeline.teacher.opencode.calls import Call, prompt_text, shared_share, with_tokens, write_calls
 from coral_pipeline.teacher.opencode.packed import pack, unpacked
 from coral_pipeline.teacher.opencode.states import PROMPT_FILE, State
 from coral_pipeline.teacher.opencode.turns import Worked
@@ -84,7 +84,8 @@ def keep_for_audit(place: Path, worked: Worked, parent_place: Path, key: str) ->
     if worked.graded is not None:
         pack(place / PATCH_FILE, worked.graded.patch)
     answered = [call for call in worked.calls if call.outcome == "ok"]
-    prompts = [prompt_text(call.request) for call in (answered[:1] + answered[-1:])]
+    kept_whole = [call for call in answered if call.request]
+    prompts = [prompt_text(call.request) for call in (kept_whole[:1] + kept_whole[-1:])]
     if prompts:
         pack(place / PROMPT_FILE, prompts[-1].encode("utf-8", "surrogatepass"))
     shared = kept = None
@@ -97,7 +98,7 @@ def keep_for_audit(place: Path, worked: Worked, parent_place: Path, key: str) ->
 
 
 def _numbers(worked: Worked, answered: list[Call], shared: float | None) -> dict[str, Any]:
-    sampled = [read_stream(call.response) for call in answered]
+    sampled = [call.sampled for call in answered if call.sampled is not None]
     first_tokens = sampled[0].prompt_tokens if sampled else None
     shared_tokens = None if shared is None or first_tokens is None else round(shared * first_tokens)
     return {

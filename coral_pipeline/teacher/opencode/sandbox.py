@@ -79,9 +79,7 @@ class Sandbox:
         """Programs run in bubblewrap."""
         return self.settings.isolation == "bubblewrap"
 
-    def command(
-        self, view: View, mounts: Sequence[Mount], program: Sequence[str], cwd: Path, keep_network: bool = False
-    ) -> list[str]:
+    def command(self, view: View, mounts: Sequence[Mount], program: Sequence[str], cwd: Path) -> list[str]:
         """The command that runs ``program`` behind the fork's view, in ``cwd`` (as seen inside).
 
         Unisolated, ``mounts`` do not apply and the program must be told the machine's own paths.
@@ -91,10 +89,9 @@ class Sandbox:
         binds: list[str] = []
         for mount in mounts:
             binds += ["--ro-bind" if mount.kind == "read" else "--bind", str(mount.source), str(mount.seen)]
-        network = ["--share-net"] if keep_network else []
         return [
             *view.enter,
-            *("bwrap", "--unshare-all", *network, "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+            *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
             # Every fork looks the same from inside.
             *("--hostname", "teacher", "--unsetenv", MARKER_VARIABLE),
             *self._machine(),
@@ -109,14 +106,17 @@ class Sandbox:
         system = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         return ":".join([*added, str(Path(sys.prefix) / "bin"), *system])
 
-    def require(self, hidden: Iterable[Path]) -> None:
-        """Raise ``BadInput`` where bubblewrap cannot be used, or where ``hidden`` folders would be seen."""
+    def require(self, hidden: Iterable[Path], brought: Iterable[Path] = ()) -> None:
+        """Raise ``BadInput`` where bubblewrap cannot be used, or where ``hidden`` folders would be seen.
+
+        ``brought``: folders that are seen beside what every sandbox sees.
+        """
         if not self.isolated:
             return
         problem, mend = self.problem()
         if problem:
             raise BadInput("bubblewrap", problem, mend)
-        seen = [*map(Path, _SYSTEM), *self._seen_folders()]
+        seen = [*map(Path, _SYSTEM), *self._seen_folders(), *brought]
         for folder in hidden:
             for place in seen:
                 if folder.resolve().is_relative_to(place.resolve()):

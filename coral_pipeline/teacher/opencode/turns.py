@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from coral_pipeline.settings import OpenCodeSettings
-from coral_pipeline.teacher.opencode.calls import Call, read_stream
+from coral_pipeline.teacher.opencode.calls import Call, failing_seconds
 from coral_pipeline.teacher.opencode.desk import Graded, GradingDesk
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at
 from coral_pipeline.teacher.opencode.forks import View
@@ -33,8 +33,8 @@ _POLL_SECONDS = 0.05
 _DISK_SECONDS = 1.0
 _DISK_SHARE = 20.0
 """Disk use is measured at most this fraction of the time."""
-_AGENTS_OWN_ERRORS = frozenset({"ContextOverflowError", "MessageOutputLengthError", "MessageAbortedError"})
-"""Errors of a model call that are about the conversation, not the machinery."""
+_AGENTS_OWN_ERRORS = frozenset({"ContextOverflowError", "MessageOutputLengthError", "MessageAbortedError", "APIError"})
+"""Errors of a model call that are about the conversation, not the machinery: what the server refuses is one too."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class TurnWatch:
         now = time.monotonic()
         if self._graded_at is not None and now - self._graded_at > self.settings.settle_seconds:
             return "its eval"
-        if self._graded_at is None and now - self._began > self.settings.turn_seconds:
+        if self._graded_at is None and self._is_over(now):
             return "the time limit"
         silent = now - max(self._began, self.line.last_activity, self._graded_at or 0.0)
         if not self.line.open_requests and silent > self.settings.idle_seconds:
@@ -121,6 +121,14 @@ class TurnWatch:
             if size > self.settings.max_state_bytes:
                 return "the disk limit"
         return None
+
+    def _is_over(self, now: float) -> bool:
+        """Whether the agent has had its time, in which what a server took that failed does not count.
+
+        Nor, for as long as it may take, does an answer that is still waited for: a server may be failing just now.
+        """
+        over = now - self._began - failing_seconds(self.line.calls) - self.settings.turn_seconds
+        return over > (self.settings.recording.first_byte_seconds if self.line.waits() else 0.0)
 
     def _end(self, session: str, answer: Future[Any]) -> None:
         """Have the agent stop; one that does not is killed when its sandbox is."""
@@ -182,10 +190,9 @@ def work(
 
 def _last_call_tokens(calls: Sequence[Call]) -> int:
     """Prompt and completion of the last call that was answered; 0 where the server does not say."""
-    answered = next((call for call in reversed(calls) if call.outcome == "ok"), None)
-    if answered is None:
+    sampled = next((call.sampled for call in reversed(calls) if call.sampled is not None), None)
+    if sampled is None:
         return 0
-    sampled = read_stream(answered.response)
     return (sampled.prompt_tokens or 0) + (sampled.completion_tokens or 0)
 
 
@@ -193,7 +200,7 @@ def _require_sound(worked: Worked) -> None:
     """Raise where what was recorded is not an agent's turn."""
     transcript, ended_by, graded = worked.transcript, worked.ended_by, worked.graded
     error = transcript.last_error
-    own = error is None or error in _AGENTS_OWN_ERRORS or error == "APIError"
+    own = error is None or error in _AGENTS_OWN_ERRORS
     if not own and graded is None and ended_by is None:
         raise InfrastructureFault(f"OpenCode ended the turn by an error of its own ({error})")
     if not transcript.step_turns and error is None and ended_by is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from coral_pipeline.settings import EndpointSettings, OpenCodeSettings, SandboxSettings
-from coral_pipeline.teacher.opencode.calls import read_calls
+from coral_pipeline.teacher.opencode.packed import unpacked
 from coral_pipeline.teacher.opencode.records import CALLS_FILE
 from coral_pipeline.teacher.opencode.states import StateStore
 from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
@@ -25,6 +26,7 @@ from coral_pipeline_tests.opencode import opencode_program
 from coral_pipeline_tests.teacher.opencode.model_server import Answer, ModelServer, Policy, Say, bash, turn_of
 from coral_pipeline_tests.teacher.opencode.roots import make_root
 
+KEY = "sk-test-key"
 IMPATIENT = EndpointSettings(patience_seconds=0, retry_seconds=0.05, stall_seconds=5, first_byte_seconds=20)
 
 
@@ -140,8 +142,19 @@ def lab(folder: Path, policy: Policy, **changes: Any) -> Iterator[Lab]:
             "min_free_bytes": 0,
         }
         settings = OpenCodeSettings.model_validate({**given, **changes})
-        teacher = OpenCodeTeacher.open(root, task, folder / "tree" / "teacher", settings, "sk-test-key")
+        teacher = OpenCodeTeacher.open(root, task, folder / "tree" / "teacher", settings, KEY)
         yield Lab(folder, server, settings, teacher)
+
+
+def read_calls(path: Path) -> list[dict[str, Any]]:
+    """The model calls kept in a file."""
+    return [json.loads(line) for line in unpacked(path).splitlines()]
+
+
+def files_with(text: bytes, folder: Path) -> list[Path]:
+    """Files under a folder that hold the text, be they compressed."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if text in (unpacked(path) if path.suffix == ".zst" else path.read_bytes())]
 
 
 UNISOLATED = SandboxSettings(isolation="none")

@@ -267,10 +267,11 @@ def test_a_tuning_eval_is_refused_and_is_no_eval(worktree: Worktree) -> None:
         **{"timestamp": "2026-11-30T12:00:00+00:00", "metadata": {"budget_class": "tune"}},
     }
     worktree.run(f"echo '{json.dumps(record)}' > .opencode/attempts/{'d' * 40}.json")
-    refused = worktree.attempts()["dddddd"]
-    assert worktree.desk.graded is None and refused["status"] == "crashed" and "--tune" in refused["feedback"]
+    refused, graded = worktree.attempts()["dddddd"], worktree.desk.graded
+    assert graded is None and refused["status"] == "crashed" and "--tune" in refused["feedback"]
     worktree.run("echo 'X = 2' > answer.py && coral eval -m real")
-    assert worktree.desk.graded is not None and worktree.desk.graded.verdict.score == 2.0
+    graded = worktree.desk.graded
+    assert graded is not None and graded.verdict.score == 2.0
 
 
 def test_feedback_names_no_place_of_this_machine(worktree: Worktree, tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from coral_pipeline.cli import app
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.opencode.checks import Check, run_checks
-from coral_pipeline.teacher.opencode.model_server import ask_server, width_for
+from coral_pipeline.teacher.opencode.model_server import ask_server, available_bytes, width_for
 from coral_pipeline.teacher.opencode.programs import find_programs
 from coral_pipeline.teacher.opencode.prompts import prompts_for
 from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
+from coral_pipeline_tests.teacher.grading.packages import packaged_grader
 from coral_pipeline_tests.teacher.opencode.model_server import Fault, ModelServer, Say, steps
 from coral_pipeline_tests.teacher.opencode.roots import make_root
 
@@ -59,6 +60,29 @@ def test_each_lack_comes_with_its_mend(tmp_path: Path, monkeypatch: pytest.Monke
     assert found["endpoint"].optional
 
 
+@pytest.mark.parametrize("program", ["git", "rg", "bwrap"])
+def test_a_program_that_does_not_run_is_told_like_one_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    broken = tmp_path / "bin" / program
+    broken.parent.mkdir()
+    broken.write_text('#!/bin/sh\n[ "$1" != --version ]\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+    found = checks(settings_for(), tmp_path)
+    lacking = found["sandbox" if program == "bwrap" else program]
+    assert not lacking.ok and program in lacking.found and "install it anew" in lacking.mend
+
+
+def test_a_key_or_password_is_in_nothing_that_is_told(tmp_path: Path) -> None:
+    with ModelServer(lambda _: Fault("status", 401, "no: Bearer sk-secret")) as server:
+        told = "".join(str(check) for check in run_checks(settings_for(server), tmp_path, "sk-secret"))
+        assert "Bearer [key]" in told and "sk-secret" not in told
+        away = settings_for(endpoint=server.url.replace("http://", "http://user:sk-secret@"))
+        told = "".join(str(check) for check in run_checks(away, tmp_path, ""))
+        assert f"{server.url} answers" in told and "sk-secret" not in told
+
+
 @pytest.mark.parametrize(
     ("changes", "lack", "mend"),
     [
@@ -97,6 +121,12 @@ def test_the_width_fits_server_and_machine() -> None:
         width_for(settings_for(), "")
 
 
+def test_memory_that_caches_would_give_up_can_be_had() -> None:
+    meminfo = "MemFree:          100000 kB\nMemAvailable:    6000000 kB\nHugePages_Total:  0\n"
+    assert available_bytes(meminfo) == 6_000_000 * 1024
+    assert available_bytes(Path("/proc/meminfo").read_text()) > 0
+
+
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("opencode: {opencode_command: no-such-opencode}")
@@ -133,6 +163,26 @@ def test_the_teacher_names_what_it_lacks_before_anything_is_written(tmp_path: Pa
     with pytest.raises(BadInput, match=r"\$task_name"):
         opening(first_prompt=str(tmp_path / "own.md"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_grader_in_the_environment_of_the_agents_coral_is_told(tmp_path: Path) -> None:
+    """Agents can read all of that environment."""
+    root, task = make_root(tmp_path)
+    python = packaged_grader(tmp_path / "environment")
+    [packages] = (tmp_path / "environment").glob("lib/*/site-packages")
+    for file, text in (
+        ("coral/__init__.py", ""),
+        ("coral-0.6.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: coral\nVersion: 0.6.0\n"),
+    ):
+        (packages / file).parent.mkdir()
+        (packages / file).write_text(text)
+    coral = python.with_name("coral")
+    coral.write_text(f"#!{python}\n")
+    coral.chmod(0o755)
+    (task / "task.yaml").write_text("grader: {entrypoint: 'answer_grader.scoring:Scoring'}")
+    settings = settings_for(endpoint="http://x/v1", coral="installed", coral_command=str(coral), grader_python=python)
+    with pytest.raises(BadInput, match=r"answer_grader: lies in .*environment.*an environment of its own"):
+        OpenCodeTeacher.open(root, task, tmp_path / "work", settings)
 
 
 def test_a_script_in_opencodes_place_is_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,19 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coral_pipeline.settings import EndpointSettings
+from coral_pipeline.teacher.opencode import line as lines
 from coral_pipeline.teacher.opencode.calls import (
     BrokenStream,
     Call,
+    failing_seconds,
     prompt_text,
-    read_calls,
     read_stream,
     shared_share,
     with_tokens,
     write_calls,
 )
-from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at
+from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at, shown
 from coral_pipeline.teacher.opencode.line import Line
 from coral_pipeline.teacher.protocol import Message
+from coral_pipeline_tests.teacher.opencode.lab import files_with, read_calls
 from coral_pipeline_tests.teacher.opencode.model_server import (
     LOGPROB,
     Answer,
@@ -39,7 +42,6 @@ from coral_pipeline_tests.teacher.opencode.model_server import (
     steps,
     tokens_of,
 )
-from coral_pipeline_tests.teacher.opencode.model_server import prompt_text as rendered
 
 KEY = "sk-very-secret"
 IMPATIENT = EndpointSettings(patience_seconds=0, retry_seconds=0.01, stall_seconds=0.3, first_byte_seconds=0.6)
@@ -62,7 +64,7 @@ class Agent(http.client.HTTPConnection):
 @contextmanager
 def line_to(server: ModelServer, folder: Path, settings: EndpointSettings = IMPATIENT) -> Iterator[tuple[Line, Path]]:
     """A line to the server, and the socket it listens at."""
-    endpoint = ModelEndpoint(server.url, KEY, settings)
+    endpoint = ModelEndpoint(server.url, KEY, "scripted", settings)
     try:
         with endpoint.line(listen_at(folder, "model.sock"), "tree-1", "Tue Dec 01 2026") as line:
             yield line, folder / "model.sock"
@@ -96,14 +98,13 @@ def test_the_answer_passes_and_its_tokens_are_known(tmp_path: Path) -> None:
     assert status == 200 and body.endswith(b"data: [DONE]\n\n")
     [call] = line.calls
     assert bytes(call.response) == body and call.outcome == "ok"
-    sampled = read_stream(call.response)
-    assert sampled.complete
+    sampled = call.sampled
+    assert sampled is not None and sampled.complete and sampled.ids is not None
     # every delta is cut into tokens of its own: reasoning, two pieces of text (4 and 7 letters), a call
     pieces = ["thinking", "four", " letter", "bash" + json.dumps({"command": "ls", "description": "step"})]
     assert sampled.ids == tuple(token for piece in pieces for token in tokens_of(piece))
     assert sampled.logprobs == (LOGPROB,) * len(sampled.ids)
     assert sampled.completion_tokens == len(sampled.ids)
-    assert sampled.prompt_ids == tuple(tokens_of(rendered(server.requests[0])))
 
 
 def test_pieces_pass_as_they_come(tmp_path: Path) -> None:
@@ -162,7 +163,8 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
             asking.join(0.005)
         with server:
             asking.join()
-    assert answers == [200] and line.fault is None
+    assert answers == [200] and line.fault is None and failing_seconds(line.calls) > 0.02
+    assert not line.waits()
 
 
 @pytest.mark.parametrize(
@@ -193,24 +195,39 @@ def test_an_overflowing_context_is_the_agents_own_affair(tmp_path: Path) -> None
     assert line.fault is None and line.refusal is None and line.calls[0].outcome == "refused"
 
 
-def test_a_wrong_key_is_a_matter_of_settings(tmp_path: Path) -> None:
-    with ModelServer(lambda _: Fault("status", 401)) as server, line_to(server, tmp_path) as (line, path):
-        assert ask(path)[0] == 401
-    assert line.refusal is not None and "401" in line.refusal
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_wrong_key_or_address_or_model_is_a_matter_of_settings(tmp_path: Path, status: int) -> None:
+    with ModelServer(lambda _: Fault("status", status)) as server, line_to(server, tmp_path) as (line, path):
+        assert ask(path)[0] == status
+    assert line.refusal is not None and str(status) in line.refusal
 
 
-def test_a_missing_model_is_one_too_unless_the_model_has_answered_before(tmp_path: Path) -> None:
-    answers: Iterator[Answer] = iter([Say("here"), Fault("status", 404)])
-    with ModelServer(lambda _: next(answers)) as server, line_to(server, tmp_path) as (line, path):
-        assert [ask(path)[0], ask(path)[0]] == [200, 404]
-        assert line.refusal is None  # a program of the agent asked for another
-    with ModelServer(lambda _: Fault("status", 404)) as server, line_to(server, tmp_path) as (line, path):
-        ask(path)
-        assert line.refusal is not None
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_a_key_that_the_server_repeats_goes_no_further(tmp_path: Path, status: int) -> None:
+    repeated = Fault("status", status, json.dumps({"error": {"message": f"no: Bearer {KEY}"}}))
+    with ModelServer(lambda _: repeated) as server, line_to(server, tmp_path) as (line, path):
+        _, body = ask(path)
+    [call] = line.calls
+    told = [body.decode(), call.response.decode(), call.problem, line.fault or "", line.refusal or ""]
+    assert KEY not in "".join(told) and "no: Bearer [key]" in call.problem
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"messages": [1]}', b"\xff"])
-def test_what_is_no_request_is_not_passed_on(tmp_path: Path, body: bytes) -> None:
+def test_messages_name_the_address_without_its_password() -> None:
+    assert shown("http://user:pass@word@gpu1:30000/v1/") == "http://gpu1:30000/v1"
+    assert shown("http://gpu1:30000/v1") == "http://gpu1:30000/v1"
+
+
+NO_REQUESTS = [
+    *(b"", b"[]", b"{}", b"\xff", b'{"model": "scripted", "stream": true, "messages": [1]}'),
+    # programs of the agent may look for a model at this address, as servers have it by default
+    b'{"model": "scripted", "messages": []}',
+    b'{"model": "scripted", "messages": [], "stream": false}',
+    b'{"model": "another", "messages": [], "stream": true}',
+]
+
+
+@pytest.mark.parametrize("body", NO_REQUESTS)
+def test_what_is_no_request_of_opencodes_is_not_passed_on(tmp_path: Path, body: bytes) -> None:
     with ModelServer(steps(Say("a"))) as server, line_to(server, tmp_path) as (line, path):
         agent = Agent(path)
         agent.request("POST", "/v1/chat/completions", body)
@@ -223,7 +240,7 @@ def test_a_server_that_does_not_know_token_ids_is_asked_for_them_once(tmp_path: 
     with ModelServer(steps(Say("a")), token_ids=False) as server, line_to(server, tmp_path) as (line, path):
         assert [ask(path)[0] for _ in range(3)] == [200, 200, 200]
     assert ["return_token_ids" in body for body in server.requests] == [True, False, False, False]
-    assert read_stream(line.calls[0].response).ids is None
+    assert line.calls[0].sampled is not None and line.calls[0].sampled.ids is None
 
 
 def test_a_closing_line_answers_an_empty_last_word(tmp_path: Path) -> None:
@@ -263,10 +280,10 @@ def test_an_agent_that_hangs_up_is_no_fault(tmp_path: Path) -> None:
 
 def test_no_key_reaches_the_disk(tmp_path: Path) -> None:
     call = Call(request=b'{"messages": []}', started=1.0, response=bytearray(f"data: {KEY}".encode()), outcome="ok")
-    write_calls(tmp_path / "calls", [call, call], KEY)
-    first, second = read_calls(tmp_path / "calls")
+    write_calls(tmp_path / "calls.zst", [call, call], KEY)
+    first, second = read_calls(tmp_path / "calls.zst")
     assert first == second and first["request"] == '{"messages": []}' and first["response"] == "data: [key]"
-    assert KEY.encode() not in (tmp_path / "calls").read_bytes()
+    assert files_with(b"[key]", tmp_path) and files_with(KEY.encode(), tmp_path) == []
 
 
 def test_conversations_are_kept_small(tmp_path: Path) -> None:
@@ -276,25 +293,51 @@ def test_conversations_are_kept_small(tmp_path: Path) -> None:
     assert (tmp_path / "calls").stat().st_size < 50_000
 
 
-def answer(ids: list[int], finish: str | None = "stop") -> bytearray:
-    choice = {"delta": {"content": "x"}, "token_ids": ids, "finish_reason": finish}
-    usage = {"prompt_tokens": 7, "completion_tokens": len(ids), "prompt_tokens_details": {"cached_tokens": 5}}
-    return bytearray(f"data: {json.dumps({'choices': [choice], 'usage': usage})}\n\ndata: [DONE]\n\n".encode())
+def answered(prompt: int, *ids: int) -> Call:
+    """A call whose answer is these tokens."""
+    choice = {"delta": {"content": "x"}, "token_ids": ids, "finish_reason": "stop"}
+    usage = {"prompt_tokens": prompt, "completion_tokens": len(ids), "prompt_tokens_details": {"cached_tokens": 5}}
+    stream = f"data: {json.dumps({'choices': [choice], 'usage': usage})}\n\ndata: [DONE]\n\n"
+    return Call(b"", 0.0, outcome="ok", sampled=read_stream(stream.encode()))
 
 
 def test_sampled_messages_get_the_tokens_of_their_answers() -> None:
     prompt = Message(role="user", content=())
-    said = [Message(role="assistant", content=(), sampled=True, output_tokens=n) for n in (2, 1, 3)]
+    said = [
+        Message(role="assistant", content=(), sampled=True, input_tokens=asked, output_tokens=given)
+        for asked, given in ((7, 2), (9, 1), (12, 3), (15, 1))
+    ]
     calls = [
-        Call(b"", 0.0, response=answer([1, 2]), outcome="ok"),
+        answered(7, 1, 2),
         Call(b"", 0.0, outcome="refused"),
-        Call(b"", 0.0, response=answer([3, 4]), outcome="ok"),  # not what the second message says
-        Call(b"", 0.0, response=answer([5, 6, 7]), outcome="ok"),
+        answered(9, 3, 4),  # not what the second message says
+        answered(2, 8, 9, 10),  # to a program of the agent
+        answered(12, 5, 6, 7),
+        answered(15, 8),
         Call(b"", 0.0, outcome="closing"),
     ]
     messages = with_tokens([prompt, *said], calls)
-    assert [message.sampled_token_ids for message in messages] == [None, (1, 2), None, (5, 6, 7)]
-    assert read_stream(calls[0].response).cached_tokens == 5
+    assert [message.sampled_token_ids for message in messages] == [None, (1, 2), None, (5, 6, 7), (8,)]
+    assert calls[0].sampled is not None and calls[0].sampled.cached_tokens == 5
+
+
+def test_seconds_of_a_failing_server_are_counted_once() -> None:
+    spans = [(10.0, 20.0), (15.0, 18.0), (15.0, 25.0), (40.0, 41.0), (None, 50.0)]
+    calls = [Call(b"", 0.0, failing_since=since, failing_until=until) for since, until in spans]
+    assert failing_seconds(calls) == 16.0
+    assert failing_seconds([Call(b"", 0.0, failing_since=time.monotonic() - 100)]) >= 100.0
+
+
+def test_bodies_beyond_a_bound_are_not_kept_but_their_numbers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "KEPT_BYTES", 40_000)
+    with ModelServer(steps(Say("four letter"))) as server, line_to(server, tmp_path) as (line, path):
+        assert [ask(path, "x" * 10_000)[0] for _ in range(3)] == [200] * 3
+        line.closing.set()
+        ask(path)
+    assert [bool(call.request) for call in line.calls] == [True, False, False, False]
+    assert [call.sampled is not None and call.sampled.ids is not None for call in line.calls] == [True] * 3 + [False]
 
 
 def test_log_probabilities_that_do_not_fit_the_tokens_are_not_kept() -> None:

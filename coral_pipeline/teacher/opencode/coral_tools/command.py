@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .listings import RULE, listed, print_result, table
+from .listings import RULE, listed, result, table
 from .shared_state import (
     TURN_OVER,
     attempts,
     budget_class,
     checkpoint,
+    eval_count,
     fail,
     find_attempt,
     find_coral,
@@ -28,6 +29,7 @@ from .shared_state import (
     is_pending,
     list_notes,
     must_git,
+    read_attempt,
     read_text,
     write_attempt,
 )
@@ -81,7 +83,7 @@ def cmd_eval(arguments: argparse.Namespace) -> None:
         record["shared_state_hash"] = shared_state
     write_attempt(coral, record)
     if not arguments.wait:
-        print_result(coral, record, "CORAL Eval")
+        print(result(record, "CORAL Eval", ""))
         return
     wait_for(coral, commit, arguments.timeout, "CORAL Eval")
 
@@ -194,9 +196,9 @@ def wait_for(coral: Path, commit: str, timeout: float | None, header: str) -> No
     seconds = timeout if timeout is not None else max(2 * float(limit) + 60, 300) if limit else 3600
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        attempt = next((a for a in attempts(coral) if a["commit_hash"] == commit), None)
+        attempt = read_attempt(coral / "public" / "attempts" / f"{commit}.json")
         if attempt is not None and not is_pending(attempt):
-            print_result(coral, attempt, header)
+            print(result(attempt, header, eval_count(coral)))
             return
         time.sleep(POLL_SECONDS)
     problem = f"Attempt {commit[:12]} was not graded within {seconds:.0f}s."

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from .shared_state import budget_class, is_pending, read_text
+from .shared_state import budget_class, is_pending
 
 RULE = "=" * 50
 
 
-def print_result(coral: Path, attempt: dict[str, Any], header: str) -> None:
-    """Say how an attempt ended."""
+def result(attempt: dict[str, Any], header: str, count: str) -> str:
+    """How an attempt ended, the ``count``-th of all (empty: not known), as it is printed."""
     score = "PENDING" if is_pending(attempt) else "FAILED" if attempt["score"] is None else f"{attempt['score']:.10f}"
-    count = "" if is_pending(attempt) else read_text(coral / "public" / "eval_count").strip()
     status = attempt["status"]
     if budget_class(attempt) != "real":
         status += f"  (budget: {budget_class(attempt)})"
@@ -23,7 +21,7 @@ def print_result(coral: Path, attempt: dict[str, Any], header: str) -> None:
         lines.append(f"Feedback: {attempt['feedback']}")
     if is_pending(attempt):
         lines.append(f"Tip: run `coral wait {attempt['commit_hash'][:12]}` to block on the result.")
-    print("\n" + "\n".join([RULE, *lines, RULE]) + "\n")
+    return "\n" + "\n".join([RULE, *lines, RULE]) + "\n"
 
 
 def table(found: list[dict[str, Any]]) -> list[str]:

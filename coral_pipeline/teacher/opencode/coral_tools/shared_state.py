@@ -24,15 +24,18 @@ def find_coral(workdir: Path) -> Path:
 
 def attempts(coral: Path) -> list[dict[str, Any]]:
     """Every readable attempt record."""
-    found = []
-    for path in sorted((coral / "public" / "attempts").glob("*.json")):
-        try:
-            record = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
-        if isinstance(record, dict) and {"commit_hash", "agent_id", "title", "status"} <= record.keys():
-            found.append(record)
-    return found
+    found = (read_attempt(path) for path in sorted((coral / "public" / "attempts").glob("*.json")))
+    return [attempt for attempt in found if attempt is not None]
+
+
+def read_attempt(path: Path) -> dict[str, Any] | None:
+    """The record in a file; None where there is none."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    whole = isinstance(record, dict) and {"commit_hash", "agent_id", "title", "status"} <= record.keys()
+    return record if whole else None
 
 
 def find_attempt(coral: Path, prefix: str) -> dict[str, Any]:
@@ -53,6 +56,11 @@ def is_pending(attempt: dict[str, Any]) -> bool:
 def budget_class(attempt: dict[str, Any]) -> str:
     """``real``, or what kept the attempt from counting."""
     return str((attempt.get("metadata") or {}).get("budget_class", "real"))
+
+
+def eval_count(coral: Path) -> str:
+    """How many evals there were."""
+    return read_text(coral / "public" / "eval_count").strip()
 
 
 def write_attempt(coral: Path, record: dict[str, Any]) -> None:
