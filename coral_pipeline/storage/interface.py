@@ -81,7 +81,7 @@ def complete(made: Provenance, folder: Path) -> Provenance:
 
 
 def recorded(read: Callable[[], Provenance | None]) -> Provenance | None:
-    """The provenance that is about to be replaced; None as well where it is damaged."""
+    """The provenance that ``read`` gives; None as well where it is damaged."""
     try:
         return read()
     except BadInput:

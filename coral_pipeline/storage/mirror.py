@@ -6,40 +6,60 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coral_pipeline.errors import BadInput
-from coral_pipeline.storage.interface import SEPARATOR, Storage, fetch_whole
-from coral_pipeline.storage.opening import is_url, open_storage
+from coral_pipeline.errors import BadInput, Changed
+from coral_pipeline.storage.interface import SEPARATOR, Storage, fetch_whole, recorded
+from coral_pipeline.storage.opening import is_url, open_url
 from coral_pipeline.tables import SELECTED_ROOTS, TABLES
+
+if TYPE_CHECKING:
+    from coral_pipeline.storage.remote import RemoteStorage
 
 
 @contextmanager
 def output_folder(output: str | Path, student_run: str) -> Iterator[Path]:
     """``output`` itself, or where it is a URL a folder laid out the same, to be read for the length of the block.
 
-    It holds what was made of the Student run and of the roots that are selected now, each partition as it was
-    when it was fetched. Raises ``BadInput`` where nothing was made, or something cannot be fetched.
+    It holds what was made of the Student run, of the roots that are selected now and of those that its dataset
+    was made from, each partition as it was when it was fetched, damaged ones with what is left of them. Raises
+    ``BadInput`` where nothing was made.
     """
     if not is_url(str(output)):
         yield Path(output)
         return
-    storage = open_storage(output)
+    storage = open_url(str(output))
     partitions = list(_partitions(storage, student_run))
     if not partitions:
         raise BadInput(output, f"holds nothing that was made from the Student run {student_run}", "name another --out")
     with tempfile.TemporaryDirectory(prefix="coral-pipeline-") as name:
-        for asset, partition in partitions:
-            link = Path(name, asset, *partition.split(SEPARATOR))
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(fetch_whole(storage, asset, partition), target_is_directory=True)
+        for asset, partition, is_superseded in partitions:
+            place = Path(name, asset, *partition.split(SEPARATOR))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _mirror(storage, asset, partition, place, is_superseded)
         yield Path(name)
 
 
-def _partitions(storage: Storage, student_run: str) -> Iterator[tuple[str, str]]:
-    selected = storage.provenance(SELECTED_ROOTS.name, student_run)
-    roots = selected.folders if selected else {}
+def _partitions(storage: Storage, student_run: str) -> Iterator[tuple[str, str, bool]]:
+    """Asset, partition, and whether it is of a root that is no longer selected, or holds the copy of one."""
+    selected = recorded(lambda: storage.provenance(SELECTED_ROOTS.name, student_run))
+    dataset = recorded(lambda: storage.provenance("sft_dataset", student_run))
+    used = {made_from.partition.partition(SEPARATOR)[2] for made_from in dataset.inputs} if dataset else set()
+    superseded = used - {"", *selected.folders} if selected else set()
     for asset in TABLES:
         for partition in storage.partitions(asset):
             run, _, root = partition.partition(SEPARATOR)
-            if run == student_run and (not root or root in roots):
-                yield asset, partition
+            if run == student_run and (not root or not selected or root in selected.folders or root in used):
+                yield asset, partition, root in superseded or (asset == SELECTED_ROOTS.name and bool(superseded))
+
+
+def _mirror(storage: RemoteStorage, asset: str, partition: str, place: Path, is_superseded: bool) -> None:
+    if not is_superseded:
+        try:
+            place.symlink_to(fetch_whole(storage, asset, partition), target_is_directory=True)
+            return
+        except Changed:
+            raise
+        except BadInput:  # whoever reads it finds what is wrong with it
+            pass
+    storage.salvage(asset, partition, place)

@@ -6,9 +6,13 @@ import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coral_pipeline.storage.interface import Storage
 from coral_pipeline.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    from coral_pipeline.storage.remote import RemoteStorage
 
 SCRATCH = "CORAL_PIPELINE_SCRATCH"
 """Environment variable: folder of this machine for what is fetched from a store, grows, or is about to be sent."""
@@ -21,22 +25,24 @@ def is_url(output: str) -> bool:
 
 
 def open_storage(output: str | Path) -> Storage:
-    """The storage of a folder, or of a URL such as ``s3://bucket/prefix``; the same one whenever it is asked for.
+    """The storage of a folder, or of a URL such as ``s3://bucket/prefix``.
 
     Raises ``BadInput`` where nothing installed here knows the kind of URL.
     """
-    return _opened(str(output), _scratch())
+    return open_url(str(output)) if is_url(str(output)) else LocalStorage(Path(output).absolute())
+
+
+def open_url(url: str) -> RemoteStorage:
+    """The storage of a URL; raises as ``open_storage``."""
+    return _opened(url.rstrip("/"), _scratch())
 
 
 @lru_cache(maxsize=16)
-def _opened(output: str, scratch: Path) -> Storage:
-    if not is_url(output):
-        return LocalStorage(Path(output).absolute())
+def _opened(url: str, scratch: Path) -> RemoteStorage:
     from coral_pipeline.storage.remote import RemoteStorage
     from coral_pipeline.storage.store import ObjectStore
 
-    name = hashlib.sha256(output.rstrip("/").encode()).hexdigest()[:_NAME]
-    return RemoteStorage(ObjectStore(output), scratch / name)
+    return RemoteStorage(ObjectStore(url), scratch / hashlib.sha256(url.encode()).hexdigest()[:_NAME])
 
 
 def _scratch() -> Path:

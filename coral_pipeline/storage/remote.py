@@ -118,6 +118,27 @@ class RemoteStorage:
         elif self._store.names(path):
             self._store.write(f"{path}/{name}", text.encode())
 
+    def salvage(self, asset: str, partition: str, target: Path) -> None:
+        """Put all that is left of a partition into ``target``, a new folder, whether or not it is what it should be.
+
+        Of copied folders those as well that its provenance does not name any more, and the notes beside them.
+        """
+        path = _path(asset, partition)
+        found = self._store.modified(path)
+        lasting = [name for name in found if not name.startswith(_VERSION) and ".." not in name.split("/")]
+        packed = [name for name in sorted(lasting, key=found.__getitem__) if name.endswith(archive.SUFFIX)]
+        folders = {name.split("/")[0]: name for name in packed}  # the latest of each
+        files = {name: name for name in lasting if name not in packed}
+        if made := recorded(lambda: self.provenance(asset, partition)):
+            folders |= {name: _tar(made, name) for name in made.folders}
+            files |= {name: f"{_version(made)}/{name}" for name in made.files}
+        target.mkdir(parents=True)
+        for name, source in folders.items():
+            with suppress(BadInput):  # missing, or broken off: what is there of it tells
+                self._unpack(f"{path}/{source}", target / name)
+        for name, source in files.items():
+            self._store.download(f"{path}/{source}", target / name)
+
     def _free_number(self, partition: str) -> str:
         """The next name for what is moved aside, there and here."""
         there = {path.split("/")[0] for path in self._store.names(_path(_SUPERSEDED, partition))}

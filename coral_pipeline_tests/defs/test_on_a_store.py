@@ -152,6 +152,29 @@ def test_roots_that_are_no_longer_chosen_are_marked_and_stay(on_store: OnStore) 
     assert on_store.keys == keys and not list(_marks(on_store))
 
 
+@pytest.mark.slow
+def test_an_audit_finds_on_a_store_what_is_damaged_and_no_more(
+    on_store: OnStore, move: Callable[[str], None], tmp_path: Path
+) -> None:
+    def audit() -> list[str]:
+        move("auditor")
+        said = CliRunner().invoke(app, ["audit", str(on_store.folders.student_run(RUN)), "--out", on_store.url])
+        return said.stdout.splitlines()[:-2]
+
+    on_store.materialize_all()
+    keys = on_store.keys
+    assert audit() == []
+    on_store.settings = settings(selection={"num_roots": 1})
+    on_store.materialize(["selected_roots"], RUN)
+    assert on_store.keys != keys
+    (changed,) = audit()
+    assert changed.startswith(f"sft_dataset {RUN}: made from selected_roots {RUN}: which is no longer the same")
+    dropped = next(key for key in keys if key not in on_store.keys)
+    for file in (tmp_path / "store" / "explored_trees" / RUN / dropped.root).rglob("turns.parquet"):
+        file.write_bytes(b"damaged")
+    assert any(f"explored_trees {dropped}: turns.parquet: has changed" in line for line in audit())
+
+
 def _marks(world: World) -> list[Path]:
     return list((world.folder / "store").rglob("superseded.json"))
 

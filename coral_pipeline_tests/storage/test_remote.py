@@ -12,8 +12,8 @@ from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
 from coral_pipeline import provenance
 from coral_pipeline.errors import BadInput, is_outage
-from coral_pipeline.provenance import PROVENANCE_FILE
-from coral_pipeline.storage import Storage, output_folder
+from coral_pipeline.provenance import PROVENANCE_FILE, Input
+from coral_pipeline.storage import SCRATCH, Storage, output_folder
 from coral_pipeline.storage.store import ObjectStore
 from coral_pipeline_tests.storage.writing import ASSET, PARTITION, described, put, read, write
 
@@ -269,6 +269,62 @@ def test_the_output_of_a_student_run_can_be_read_as_a_folder(remote: Storage, ur
         output_folder(url, "nobody"),
     ):
         pass
+
+
+def test_roots_that_a_dataset_was_made_from_are_mirrored_though_they_are_no_longer_selected(
+    remote: Storage, url: str
+) -> None:
+    dropped = "copied-2"
+    write(remote, {"a": "1", "copied-1/x": "1", f"{dropped}/x": "1"}, "selected_roots", "run")
+    write(remote, {"a": "2", "copied-1/x": "2"}, "selected_roots", "run")
+    for root in ("copied-1", dropped, "used by none"):
+        write(remote, {"a": root}, partition=f"run|{root}")
+    for asset in ("selected_roots", "ranked_paths"):
+        for root in (dropped, "used by none"):
+            remote.note(asset, f"run|{root}", "superseded.json", "{}")
+    inputs = (Input(asset="ranked_paths", partition=f"run|{dropped}", version="1"),)
+    with remote.writing("sft_dataset", "run", lambda folder: described(folder, inputs=inputs)) as out:
+        put(out, {"a": "1"})
+    with output_folder(url, "run") as folder:
+        assert {path.name for path in (folder / "ranked_paths" / "run").iterdir()} == {"copied-1", dropped}
+        assert (folder / "ranked_paths" / "run" / dropped / "a").read_text() == dropped
+        assert (folder / "selected_roots" / "run" / "a").read_text() == "2"
+        for root, text in (("copied-1", "2"), (dropped, "1")):
+            assert (folder / "selected_roots" / "run" / root / "x").read_text() == text
+        for asset in ("selected_roots", "ranked_paths"):
+            marks = [path.parent.name for path in (folder / asset).rglob("superseded.json")]
+            assert marks == [dropped]
+
+
+@pytest.mark.parametrize("what", ["a", "b", "copied/x", PROVENANCE_FILE])
+def test_a_damaged_partition_is_mirrored_as_far_as_it_is_there(
+    remote: Storage, url: str, store: Path, what: str
+) -> None:
+    whole = {"a": "1", "b": "1", "copied/x": "0123456789"}
+    write(remote, whole)
+    write(remote, {"a": "other"}, partition="run|other")
+    place = versions(store)[0]
+    damaged, content = {
+        "a": (place / "a", b"2"),
+        "b": (place / "b", None),
+        "copied/x": (store / "copied" / f"{place.name}.tar", None),
+        PROVENANCE_FILE: (store / PROVENANCE_FILE, b"{"),
+    }[what]
+    damaged.unlink() if content is None else damaged.write_bytes(content)
+    for fetched in Path(os.environ[SCRATCH]).iterdir():
+        forget(fetched)
+    with output_folder(url, "run") as folder:
+        assert (folder / "ranked_paths" / "run" / "other" / "a").read_text() == "other"
+        mirrored = folder / "ranked_paths" / "run" / "root"
+        if what == PROVENANCE_FILE:
+            assert (mirrored / what).read_bytes() == content
+            return
+        made = provenance.read(mirrored)
+        assert made is not None
+        found = {name for name in whole if (mirrored / name).exists()}
+        assert found == whole.keys() - ({what} if content is None else set())
+        changed = [line.split(":")[0] for line in provenance.changes(made, mirrored)]
+        assert changed == ([what] if what in made.files else [])
 
 
 def test_an_output_that_is_a_folder_is_read_where_it_is(tmp_path: Path) -> None:
