@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coral_pipeline.content import root_version
 from coral_pipeline.defs.folders import TREES, Folders
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput
@@ -50,12 +49,15 @@ class Plot:
     storage: Storage
 
     @classmethod
-    def of(cls, folders: Folders, settings: PipelineSettings, key: RootKey) -> Plot:
-        """Raises ``BadInput`` where the copied root is not there or was changed, or the Teacher cannot work with it."""
+    def of(cls, folders: Folders, settings: PipelineSettings, key: RootKey, version: str) -> Plot:
+        """``version``: of the copied root and its task, as they are now.
+
+        Raises ``BadInput`` where they are not there or were changed, or the Teacher cannot work with them.
+        """
         root = read_root(folders.root(key))
         chosen = folders.storage.provenance(SELECTED_ROOTS.name, key.student_run)
         copied = chosen.folders.get(key.root) if chosen else None  # none where it is no longer chosen
-        if copied and copied != root_version(root):
+        if copied and copied != version:
             raise BadInput(root.path, "is not as it was copied", "choose the roots anew")
         out = folders.asset(TREES, str(key))
         request = TeacherRequest(

@@ -8,7 +8,7 @@ import dagster as dg
 import pyarrow as pa
 
 from coral_pipeline.defs.folders import Folders
-from coral_pipeline.defs.lineage import BEFORE, Lineage
+from coral_pipeline.defs.lineage import Lineage
 from coral_pipeline.errors import Changed
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.tables import TABLES
@@ -32,11 +32,11 @@ class ParquetTables(dg.IOManager):
         declared = TABLES[asset]
         if obj.keys() != {table.name for table in declared}:
             raise ValueError(f"{asset}: got tables {sorted(obj)}, declared are {[table.name for table in declared]}")
-        for before in BEFORE[asset]:
-            if (before, key) in self._read:
-                self._require_as_read(before, key)
-        describe = self._lineage.describing(asset, key, context.run_id)
-        with self._folders.writing(asset, key, describe) as aside:
+        making = self._lineage.making(asset, key, context.run_id)
+        for one in making.inputs:
+            if (one.asset, one.partition) in self._read:
+                self._require_as_read(one.asset, one.partition)
+        with self._folders.writing(asset, key, making.describe) as aside:
             for table in declared:
                 table.write(obj[table.name], aside)
         context.add_output_metadata(
@@ -50,18 +50,14 @@ class ParquetTables(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Tables:
         """Read the tables back, all of one making, checked against the declaration. Raises ``Changed``."""
         asset, key = context.asset_key.path[-1], context.asset_partition_key
-        self._read[asset, key] = self._seal(asset, key)
+        self._read[asset, key] = self._lineage.seal(asset, key)
         folder = self._folders.fetch(asset, key)
         tables = {table.name: table.read(folder) for table in TABLES[asset]}
         self._require_as_read(asset, key)
         return tables
 
-    def _seal(self, asset: str, key: str) -> str | None:
-        made = self._folders.storage.provenance(asset, key)
-        return made.seal if made else None
-
     def _require_as_read(self, asset: str, key: str) -> None:
-        if self._seal(asset, key) != self._read[asset, key]:
+        if self._lineage.seal(asset, key) != self._read[asset, key]:
             raise Changed(f"{asset} of {key}", "made anew meanwhile")
 
 

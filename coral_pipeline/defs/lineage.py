@@ -7,23 +7,25 @@ The same versions, computed anew from the files and settings of the moment, tell
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from coral_pipeline import provenance
 from coral_pipeline.defs import versions
-from coral_pipeline.defs.folders import PER_ROOT, Folders
+from coral_pipeline.defs.folders import PER_ROOT, TREES, Folders
 from coral_pipeline.defs.latest import latest_tags
 from coral_pipeline.defs.partitions import RootKey
-from coral_pipeline.errors import BadInput, Changed
+from coral_pipeline.errors import BadInput, Changed, is_outage, is_refusal
 from coral_pipeline.provenance import Input, Provenance
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
-from coral_pipeline.storage import Describe
+from coral_pipeline.storage import SEPARATOR
+from coral_pipeline.storage.interface import is_same_making
 from coral_pipeline.student_run.copying import TASK_FOLDER
 from coral_pipeline.student_run.layout import TASK_FILE
 from coral_pipeline.tables import SELECTED_ROOTS, TABLES
@@ -31,15 +33,15 @@ from coral_pipeline.tables import SELECTED_ROOTS, TABLES
 INPUTS, METHOD = "coral_pipeline/inputs", "coral_pipeline/method"
 """Tags of a materialization."""
 BEFORE = {
-    "filtered_snapshots": (),
+    "filtered_snapshots": ("student_run",),
     "stage_labels": ("filtered_snapshots",),
     "selected_roots": ("filtered_snapshots", "stage_labels"),
-    "explored_trees": (),
+    "explored_trees": ("selected_roots",),
     "ranked_paths": ("explored_trees",),
     "advantage_batches": ("explored_trees", "ranked_paths"),
     "sft_dataset": ("selected_roots",),
 }
-"""Assets whose partition of the same key an asset is made from."""
+"""Assets whose partition of the same key an asset is made from; a root's, in selected_roots, is its copied folder."""
 
 
 @dataclass(frozen=True)
@@ -57,123 +59,148 @@ class Lineage:
             return made.version
         return versions.folder_version(TABLES[asset], folder)
 
-    def describing(self, asset: str, key: str, run_id: str, roots: Iterable[RootKey] = ()) -> Describe:
-        """Gives the provenance of what is made from now on; ``roots``: those that a dataset is made of.
+    def seal(self, asset: str, key: str) -> str | None:
+        """Which making of the partition lies there: the same contents may come and go while they are read."""
+        made = self.folders.storage.provenance(asset, key)
+        return made.seal if made else None
 
-        What is given raises ``BadInput`` where the inputs are no longer those of now.
-        """
-        roots = tuple(roots)
-        inputs, seals = tuple(self._made_from(asset, key, roots)), tuple(self._seals(asset, key, roots))
+    def making(self, asset: str, key: RootKey | str, run_id: str) -> Making:
+        """The partition, about to be made from what lies there now and is read after this."""
+        inputs = dict(self.now(before, str(key)) for before in BEFORE[asset])
+        return Making(self, asset, str(key), run_id, inputs)
 
-        def describe(folder: Path) -> Provenance:
-            self._require_unchanged(inputs, tuple(self._made_from(asset, key, roots)))
-            if seals != tuple(self._seals(asset, key, roots)):
-                raise Changed(key, f"something that {asset} is made from was made anew meanwhile")
-            return Provenance(
-                asset=asset,
-                partition=key,
-                code=versions.CODE[asset],
-                settings=versions.settings_recorded(asset, self.settings),
-                inputs=inputs,
-                version=versions.folder_version(TABLES[asset], folder),
-                folders=self._copied(folder) if asset == SELECTED_ROOTS.name else {},
-                run_id=run_id,
-                made_at=dt.datetime.now(dt.UTC),
-                software=provenance.software(),
-            )
+    def now(self, asset: str, key: str) -> tuple[Input, str | None]:
+        """The partition as something is made from it now, and its seal where it has one of its own."""
+        seal = None
+        if asset == "student_run":
+            version = provenance.checksum(self.folders.student_run(key) / TASK_FILE).sha256
+        elif asset == SELECTED_ROOTS.name and SEPARATOR in key:
+            version = self._root_version(RootKey.parse(key))
+        else:
+            seal, version = self.seal(asset, key), self.content(asset, key)
+        return Input(asset=asset, partition=key, version=version), seal
 
-        return describe
-
-    @staticmethod
-    def _require_unchanged(inputs: Sequence[Input], now: Sequence[Input]) -> None:
-        for before, after in zip(inputs, now, strict=True):
-            if before != after:
-                raise Changed(f"{before.asset} of {before.partition}", "changed meanwhile")
-
-    def _seals(self, asset: str, key: str, roots: Iterable[RootKey]) -> Iterator[str | None]:
-        """Which making of each input it is: the same contents may have come and gone while they were read."""
-        partitions = [(before, key) for before in BEFORE[asset]]
-        for partition in (*partitions, *((before, str(root)) for root in roots for before in PER_ROOT)):
-            made = self.folders.storage.provenance(*partition)
-            yield made.seal if made else None
-
-    def _made_from(self, asset: str, key: str, roots: Iterable[RootKey]) -> Iterator[Input]:
-        if asset == "filtered_snapshots":
-            task = provenance.checksum(self.folders.student_run(key) / TASK_FILE)
-            yield Input(asset="student_run", partition=key, version=task.sha256)
-        if asset == "explored_trees":
-            yield Input(asset="selected_roots", partition=key, version=self._root_version(RootKey.parse(key)))
-        for before in BEFORE[asset]:
-            yield Input(asset=before, partition=key, version=self.content(before, key))
-        for root in roots:
-            for before in PER_ROOT:
-                yield Input(asset=before, partition=str(root), version=self.content(before, root))
-
-    @staticmethod
-    def _copied(folder: Path) -> dict[str, str]:
-        roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
-        copied = {root: versions.root_version(read_root(folder / root)) for root in roots}
-        return copied | {TASK_FOLDER: versions.task_version(folder / TASK_FOLDER)}
-
-    def _root_version(self, key: RootKey) -> str:
-        return versions.root_version(read_root(self.folders.root(key)))
-
-    def tags(self, asset: str, key: RootKey) -> dict[str, str]:
-        """What a materialization made now would be made from."""
+    def tags(self, asset: str, inputs: Sequence[str]) -> dict[str, str]:
+        """Of a root's materialization, made from inputs of these versions."""
         method = versions.method_version(asset, versions.settings_used(asset, self.settings))
-        return {INPUTS: self._inputs(asset, key), METHOD: method}
+        return {INPUTS: inputs[0] if asset == TREES else versions.combined(*inputs), METHOD: method}
 
     def stale(self, key: RootKey, instance: dg.DagsterInstance) -> tuple[str, ...]:
         """The root's assets that are not what would be made now, and all that are made from them."""
+        before: list[str] = []
         for place, asset in enumerate(PER_ROOT):
             made = _latest_tags(asset, key, instance)
-            if not (self._is_intact(asset, key, made) and self.tags(asset, key).items() <= made.items()):
+            if not self._is_intact(asset, key, made):
                 return PER_ROOT[place:]
+            if not self.tags(asset, before or [self._root_version(key)]).items() <= made.items():
+                return PER_ROOT[place:]
+            before.append(made[versions.DATA_VERSION_TAG])
         return ()
 
-    def is_current(self, asset: str, key: RootKey) -> bool:
-        """Whether the partition is, to the byte, what its own provenance says, and would be made so again."""
-        try:
-            folder = self.folders.fetch(asset, str(key))
-            made = provenance.read(folder)
-            if made is None or any(provenance.changes(made, folder)):
-                return False
-            method = (versions.CODE[asset], provenance.deciding(versions.settings_recorded(asset, self.settings)))
-            if (made.code, provenance.deciding(made.settings)) != method:
-                return False
-            return made.inputs == tuple(self._made_from(asset, str(key), ()))
-        except BadInput:
-            return False
+    def whole(self, keys: Sequence[RootKey], instance: dg.DagsterInstance) -> dict[RootKey, tuple[Input, ...]]:
+        """Of each root whose ranked paths and advantages are those of the tree that is there: all three.
 
-    def whole(self, keys: Sequence[RootKey], instance: dg.DagsterInstance) -> list[RootKey]:
-        """The roots whose ranked paths and advantages are those of the tree that is there, whatever the settings were.
-
-        A few questions to Dagster for all of them.
+        Whatever the settings were. A few questions to Dagster for all of them.
         """
         made = {asset: latest_tags(asset, list(map(str, keys)), instance) for asset in PER_ROOT}
-        return [key for key in keys if all(self._is_whole(asset, key, made[asset].get(str(key), {})) for asset in made)]
+        found = {key: self._whole(key, {asset: made[asset].get(str(key), {}) for asset in made}) for key in keys}
+        return {key: inputs for key, inputs in found.items() if inputs}
 
-    def _is_whole(self, asset: str, key: RootKey, made: Mapping[str, str]) -> bool:
-        is_intact = self._is_intact(asset, key, made)
-        return is_intact and (asset == PER_ROOT[0] or made[INPUTS] == self._inputs(asset, key))
+    def _whole(self, key: RootKey, made: Mapping[str, Mapping[str, str]]) -> tuple[Input, ...]:
+        """``made``: tags by asset. Empty where the root is not whole."""
+        inputs: list[Input] = []
+        for asset, tags in made.items():
+            if not self._is_intact(asset, key, tags):
+                return ()
+            if inputs and tags[INPUTS] != versions.combined(*(one.version for one in inputs)):
+                return ()
+            inputs.append(Input(asset=asset, partition=str(key), version=tags[versions.DATA_VERSION_TAG]))
+        return tuple(inputs)
 
     def is_damaged(self, asset: str, key: RootKey, instance: dg.DagsterInstance) -> bool:
         """Whether the partition was made, but its tables are no longer as they were then."""
         made = _latest_tags(asset, key, instance)
         return bool(made) and not self._is_intact(asset, key, made)
 
-    def _inputs(self, asset: str, key: RootKey) -> str:
-        if asset == PER_ROOT[0]:
-            return self._root_version(key)
-        before = PER_ROOT[: PER_ROOT.index(asset)]
-        return versions.combined(*(self.content(earlier, key) for earlier in before))
-
     def _is_intact(self, asset: str, key: RootKey, made: Mapping[str, str]) -> bool:
         """Whether the partition was made and its tables are as they were then."""
         try:
             return INPUTS in made and made[versions.DATA_VERSION_TAG] == self.content(asset, key)
-        except (OSError, pa.ArrowException, BadInput):
+        except (OSError, pa.ArrowException, BadInput) as error:
+            _require_verdict(error)
             return False
+
+    def _root_version(self, key: RootKey) -> str:
+        return versions.root_version(read_root(self.folders.root(key)))
+
+
+@dataclass(frozen=True)
+class Making:
+    """A partition that is about to be made."""
+
+    lineage: Lineage
+    asset: str
+    key: str
+    run_id: str
+    inputs: Mapping[Input, str | None]
+    """What it is made from, each with its seal."""
+
+    def also_from(self, inputs: Iterable[Input]) -> Making:
+        """The same, made from these partitions too, which were of these versions just now and are read after this."""
+        sealed = {one: self.lineage.seal(one.asset, one.partition) for one in inputs}
+        return replace(self, inputs={**self.inputs, **sealed})
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of the materialization of a root's partition."""
+        return self.lineage.tags(self.asset, [one.version for one in self.inputs])
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is there already: to the byte what its own provenance says, and made in the same way."""
+        try:
+            folder = self.lineage.folders.fetch(self.asset, self.key)
+            made = provenance.read(folder)
+            return made is not None and is_same_making(made, self._plan()) and not any(provenance.changes(made, folder))
+        except BadInput as error:
+            _require_verdict(error)
+            return False
+
+    def describe(self, folder: Path) -> Provenance:
+        """What stands behind the tables in ``folder``. Raises ``BadInput`` where the inputs are no longer the same."""
+        for one, seal in self.inputs.items():
+            if self.lineage.now(one.asset, one.partition) != (one, seal):
+                raise Changed(f"{one.asset} of {one.partition}", "changed meanwhile")
+        return self._plan(
+            version=versions.folder_version(TABLES[self.asset], folder),
+            folders=_copied(folder) if self.asset == SELECTED_ROOTS.name else {},
+        )
+
+    def _plan(self, **made: Any) -> Provenance:
+        return Provenance(
+            asset=self.asset,
+            partition=self.key,
+            code=versions.CODE[self.asset],
+            settings=versions.settings_recorded(self.asset, self.lineage.settings),
+            inputs=tuple(self.inputs),
+            run_id=self.run_id,
+            made_at=dt.datetime.now(dt.UTC),
+            software=provenance.software(),
+            **made,
+        )
+
+
+def _copied(folder: Path) -> dict[str, str]:
+    """Versions of the copied folders that lie with a table of selected roots."""
+    roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
+    copied = {root: versions.root_version(read_root(folder / root)) for root in roots}
+    return copied | {TASK_FOLDER: versions.task_version(folder / TASK_FOLDER)}
+
+
+def _require_verdict(error: Exception) -> None:
+    """Raise the error where it says nothing of what files hold."""
+    if is_outage(error) or is_refusal(error):
+        raise error
 
 
 def _latest_tags(asset: str, key: RootKey, instance: dg.DagsterInstance) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import PER_ROOT, TREES, Folders
 from coral_pipeline.defs.growing import Plot, Versions
 from coral_pipeline.defs.latest import latest_tags
-from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage
+from coral_pipeline.defs.lineage import INPUTS, METHOD, Lineage, Making
 from coral_pipeline.defs.overview import watched
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, roots_of
 from coral_pipeline.defs.pools import POOL
@@ -46,18 +46,19 @@ def explored_trees(
     Stopped or killed at any time it goes on where it was when it is run again; a finished tree stays as it is.
     """
     key, lineage = RootKey.parse(context.partition_key), Lineage(folders, settings)
-    plot, tags = Plot.of(folders, settings, key), lineage.tags(TREES, key)
+    making = lineage.making(TREES, key, context.run.run_id)
+    plot = Plot.of(folders, settings, key, making.tags[INPUTS])
     for notice in plot.root.notices:
         context.log.warning(notice)
     with folders.storage.alone(TREES, str(key)):
-        if lineage.is_current(TREES, key):  # whatever grows here: it may have been finished on another machine
+        if making.is_done:  # whatever grows here: it may have been finished on another machine
             summary = TreeSummary.of_tables(plot.root.node, folders.fetch(TREES, str(key)))
         else:
-            summary = _grow(context, plot, lineage, tags, control)
+            summary = _grow(context, plot, making, control)
     tree = folders.fetch(TREES, str(key))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(lineage.content(TREES, key)),
-        tags=tags,
+        tags=making.tags,
         metadata=pages.tree_page(
             summary,
             tables.NODES.read(tree),
@@ -68,12 +69,9 @@ def explored_trees(
     )
 
 
-def _grow(
-    context: dg.AssetExecutionContext, plot: Plot, lineage: Lineage, tags: Mapping[str, str], control: SearchControl
-) -> TreeSummary:
-    """Grow the tree to its end and publish it; ``tags``: the versions of what it is made from now."""
-    key = plot.key
-    describe = lineage.describing(TREES, str(key), context.run.run_id)
+def _grow(context: dg.AssetExecutionContext, plot: Plot, making: Making, control: SearchControl) -> TreeSummary:
+    """Grow the tree to its end and publish it."""
+    key, lineage, tags = plot.key, making.lineage, making.tags
     if plot.has_begun and lineage.is_damaged(TREES, key, context.instance):
         context.log.warning("the tables are not as they were written; they are written anew from the journal")
         (plot.out / TREE_FILE).unlink(missing_ok=True)
@@ -84,7 +82,7 @@ def _grow(
     except Stopped as stopped:
         context.instance.report_run_canceling(context.run)
         raise dg.DagsterExecutionInterruptedError(f"{stopped}: stopped, and can be resumed") from stopped
-    lineage.folders.seal(TREES, str(key), describe, FILES)
+    lineage.folders.seal(TREES, str(key), making.describe, FILES)
     return summary
 
 
@@ -94,15 +92,15 @@ def ranked_paths(
     context: dg.AssetExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
 ) -> dg.MaterializeResult[None]:
     """Every root-to-leaf path of the tree with its PathScore, the best ones selected (method P1–P3)."""
-    key, lineage = RootKey.parse(context.partition_key), Lineage(folders, settings)
-    describe, tags = lineage.describing(PATHS, str(key), context.run.run_id), lineage.tags(PATHS, key)
+    key = RootKey.parse(context.partition_key)
+    making = Lineage(folders, settings).making(PATHS, key, context.run.run_id)
     tree = folders.fetch(TREES, str(key))
     ranked = rank_paths(tree, settings.paths)
-    with folders.writing(PATHS, str(key), describe) as out:
+    with folders.writing(PATHS, str(key), making.describe) as out:
         tables.RANKED_PATHS.write(ranked, out)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
-        tags=tags,
+        tags=making.tags,
         metadata=pages.paths_page(
             ranked,
             settings.paths,
@@ -128,19 +126,19 @@ def advantage_batches(
     """
     key, credit = RootKey.parse(context.partition_key), settings.credit
     lineage = Lineage(folders, settings)
-    describe, tags = lineage.describing(ADVANTAGES, str(key), context.run.run_id), lineage.tags(ADVANTAGES, key)
+    making = lineage.making(ADVANTAGES, key, context.run.run_id)
     sources = RootFolders(folders.fetch(TREES, str(key)), folders.fetch(PATHS, str(key)))
     recipe, critic = estimator_named(credit.estimator, credit), value_model_named(credit.value_model, credit)
     batch = prepare(sources.tree, recipe, credit.rewards, critic)
-    with folders.writing(ADVANTAGES, str(key), describe) as out:
+    with folders.writing(ADVANTAGES, str(key), making.describe) as out:
         batch.write(out)
         tokens = write_tokens(sources.tree, batch.advantage_by_edge(), out, credit.tokenizer)
         dataset = write_dataset([sources], out, formats=["sft"])
     version = lineage.content(ADVANTAGES, key)
-    _report_finished(context, key, {versions.DATA_VERSION_TAG: version, **tags})
+    _report_finished(context, key, {versions.DATA_VERSION_TAG: version, **making.tags})
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version),
-        tags=tags,
+        tags=making.tags,
         metadata=pages.advantages_page(batch, tokens, dataset.samples, folders.address(ADVANTAGES, str(key))),
     )
 

@@ -1,8 +1,7 @@
 """Assets per Student run: kept snapshots, stages, roots."""
 
-from collections.abc import Sequence
-
 import dagster as dg
+import pyarrow as pa
 
 from coral_pipeline import provenance
 from coral_pipeline.defs import pages, versions
@@ -15,14 +14,14 @@ from coral_pipeline.defs.overview import SCORE, STAGE
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS, RootKey, student_run_key
 from coral_pipeline.defs.pools import limit_trees_at_once
 from coral_pipeline.defs.superseding import replace_roots
-from coral_pipeline.search.root_folder import read_root
+from coral_pipeline.errors import Changed
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.storage import archive
 from coral_pipeline.student_run.copying import TASK_FOLDER, copy_roots
 from coral_pipeline.student_run.reading import read_direction, read_student_run
 from coral_pipeline.student_run.roots import account, select_roots, shortages
 from coral_pipeline.student_run.stages import label_stages
-from coral_pipeline.tables import SELECTED_ROOTS
+from coral_pipeline.tables import FILTERED_SNAPSHOTS, SELECTED_ROOTS, STAGE_LABELS
 
 GROUP = "student_run"
 
@@ -63,22 +62,24 @@ def stage_labels(
     )
 
 
-@dg.asset(partitions_def=STUDENT_RUNS, group_name=GROUP, kinds={"python", "parquet"})
+@dg.asset(
+    partitions_def=STUDENT_RUNS,
+    deps=[filtered_snapshots, stage_labels],
+    group_name=GROUP,
+    kinds={"python", "parquet"},
+)
 @plainly
 def selected_roots(
-    context: dg.AssetExecutionContext,
-    filtered_snapshots: Tables,
-    stage_labels: Tables,
-    folders: Folders,
-    settings: dg.ResourceParam[PipelineSettings],
+    context: dg.AssetExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
 ) -> dg.MaterializeResult[None]:
     """The snapshots chosen as roots and their copied folders (method S9–S12); each becomes a partition of ``roots``."""
     key = context.partition_key
-    student_run, labels = folders.student_run(key), stage_labels["stage_labels"]
-    roots = select_roots(labels, filtered_snapshots["filtered_snapshots"], key, settings.selection)
+    student_run = folders.student_run(key)
+    making = Lineage(folders, settings).making("selected_roots", key, context.run.run_id)
+    filtered, labels = (table.read(folders.fetch(table.name, key)) for table in (FILTERED_SNAPSHOTS, STAGE_LABELS))
+    roots = select_roots(labels, filtered, key, settings.selection)
     keys = [RootKey(key, root) for root in roots["root"].to_pylist()]
-    describe = Lineage(folders, settings).describing("selected_roots", key, context.run.run_id)
-    with folders.writing("selected_roots", key, describe) as out:
+    with folders.writing("selected_roots", key, making.describe) as out:
         for line in copy_roots(student_run, roots, out, task_folder=out / TASK_FOLDER):
             context.log.warning(f"left out of a copy: {line}")
         for copied in (TASK_FOLDER, *roots["root"].to_pylist()):
@@ -88,7 +89,7 @@ def selected_roots(
     dropped = replace_roots(key, keys, folders, context.instance, context.run.run_id)
     if dropped:
         context.log.warning(f"no longer chosen, kept as superseded: {', '.join(other.root for other in dropped)}")
-    root_versions = _report(context, folders, keys)
+    root_versions = _report(context, folders, roots)
     accounts = account(labels, roots, settings.selection)
     short = shortages(accounts, settings.selection)
     for sentence in short:
@@ -119,15 +120,19 @@ root_folders = dg.AssetSpec(
 )
 
 
-def _report(context: dg.AssetExecutionContext, folders: Folders, keys: Sequence[RootKey]) -> list[str]:
-    """Report the version of each root's folder; returns the versions."""
-    roots = [read_root(folders.root(key)) for key in keys]
-    found = [versions.root_version(root) for root in roots]
-    for key, root, version in zip(keys, roots, found, strict=True):
-        told = {STAGE: root.node.stage or "", SCORE: number(root.node.score)}
+def _report(context: dg.AssetExecutionContext, folders: Folders, roots: pa.Table) -> list[str]:
+    """Report the version of each root's folder; returns the versions. Raises ``Changed``."""
+    run, rows = context.partition_key, roots.to_pylist()
+    made = folders.storage.provenance(SELECTED_ROOTS.name, run)
+    if made is None or not made.folders.keys() >= {row["root"] for row in rows}:
+        raise Changed(f"{SELECTED_ROOTS.name} of {run}", "made anew meanwhile")
+    for row in rows:
         context.log_event(
             dg.AssetObservation(
-                root_folders.key, partition=str(key), metadata=told, tags={versions.DATA_VERSION_TAG: version}
+                root_folders.key,
+                partition=str(RootKey(run, row["root"])),
+                metadata={STAGE: row["stage"], SCORE: number(row["score"])},
+                tags={versions.DATA_VERSION_TAG: made.folders[row["root"]]},
             )
         )
-    return found
+    return [made.folders[row["root"]] for row in rows]

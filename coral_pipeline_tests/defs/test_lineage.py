@@ -65,7 +65,7 @@ def test_another_grader_makes_a_tree_stale_half_grown_or_finished(world: World) 
     grader.write_text("# corrected\n")
     world.materialize(TO_ROOTS, RUN)
     assert world.lineage.stale(done, world.instance) == PER_ROOT
-    assert not world.lineage.is_current(PER_ROOT[0], done)
+    assert not world.lineage.making(PER_ROOT[0], done, "").is_done
     for key in (done, half):
         world.materialize(PER_ROOT, str(key))
         assert world.lineage.stale(key, world.instance) == ()
@@ -89,7 +89,7 @@ def test_other_settings_make_stale_what_they_change_and_what_follows(
     finished.settings = settings(**changed)
     try:
         assert {finished.lineage.stale(key, finished.instance) for key in finished.keys} == {stale}
-        assert finished.lineage.whole(finished.keys, finished.instance) == finished.keys
+        assert list(finished.lineage.whole(finished.keys, finished.instance)) == finished.keys
     finally:
         finished.settings = settings()
 
