@@ -78,9 +78,9 @@ def test_a_key_or_password_is_in_nothing_that_is_told(tmp_path: Path) -> None:
     with ModelServer(lambda _: Fault("status", 401, "no: Bearer sk-secret")) as server:
         told = "".join(str(check) for check in run_checks(settings_for(server), tmp_path, "sk-secret"))
         assert "Bearer [key]" in told and "sk-secret" not in told
-        away = settings_for(endpoint=server.url.replace("http://", "http://user:sk-secret@"))
+        away = settings_for(endpoint=server.url.replace("http://", "http://user:pass-secret@"))
         told = "".join(str(check) for check in run_checks(away, tmp_path, ""))
-        assert f"{server.url} answers" in told and "sk-secret" not in told
+        assert f"{server.url} answers" in told and "pass-secret" not in told
 
 
 @pytest.mark.parametrize(
