@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from coral_pipeline.defs.checks import refused_partitions
+from coral_pipeline.defs.checks import lifted_refusals, refused_partitions
 from coral_pipeline.defs.dataset import DATASET
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.settings import sensor_status
@@ -75,6 +75,30 @@ class FinishedRootsChanged(_Condition):
         return _where(context, has_changed)
 
 
+class RefusalLifted(_Condition):
+    """Student runs a root of which passed a blocking check after the asset was last asked for, refused until then."""
+
+    @property
+    def name(self) -> str:
+        """As the UI shows it."""
+        return "refusal_lifted"
+
+    def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:
+        """The partitions of ``context``, Student runs, for which it holds."""
+        instance = context.asset_graph_view.instance
+        lifted: dict[str, float] = {}
+        for root, when in lifted_refusals(instance, PER_ROOT).items():
+            student_run = root.partition(SEPARATOR)[0]
+            lifted[student_run] = max(when, lifted.get(student_run, 0.0))
+
+        def was_asked_for_before(key: str) -> bool:
+            asked = instance.get_latest_planned_materialization_info(context.key, key)
+            run = instance.get_run_record_by_id(asked.run_id) if asked else None
+            return run is not None and run.create_timestamp.timestamp() < lifted[key]
+
+        return _where(context, lambda key: key in lifted and was_asked_for_before(key))
+
+
 class InputRefused(_Condition):
     """Partitions that are made from what a blocking check refused.
 
@@ -133,7 +157,7 @@ def conditions(automation: AutomationSettings) -> dict[str, _Condition]:
     possible = ~missing & ~under_way & ~InputRefused() & ~MadeMeanwhile()  # the last after what is under way
     carried_on = (changed.since_last_handled() | lacking) & possible
     in_time = RootsAtRest() | condition.cron_tick_passed(automation.dataset_cron, automation.timezone)
-    outdated = FinishedRootsChanged() | (changed.since_last_handled() & ~condition.missing())
+    outdated = FinishedRootsChanged() | RefusalLifted() | (changed.since_last_handled() & ~condition.missing())
     return {**dict.fromkeys(PER_ROOT[1:], carried_on), DATASET: outdated & possible & in_time}
 
 

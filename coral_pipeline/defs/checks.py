@@ -1,5 +1,6 @@
 """The checks of ``coral_pipeline.audit`` as Dagster asset checks: a step per asset, each check selectable by itself."""
 
+import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -7,7 +8,10 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
 
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
@@ -94,27 +98,52 @@ def refused_partitions(instance: dg.DagsterInstance, assets: Collection[str]) ->
     A run that waits, or that ended before its check, does not lift a refusal; contents of another version do.
     """
     refused = set[str]()
-    for check in CHECKS:
-        if check.blocking and not check.audit_only and check.asset in assets:
-            key = dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
-            for partition in _ever_failed(instance, key) - refused:
-                if _is_refused(instance, key, partition):
-                    refused.add(partition)
+    for check, partition in _ever_failed(instance, assets):
+        if partition not in refused and _is_refused(instance, check, partition):
+            refused.add(partition)
     return refused
 
 
-def _ever_failed(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:
-    records = instance.event_log_storage.get_asset_check_execution_history(
-        check, limit=sys.maxsize, status={AssetCheckExecutionRecordStatus.FAILED}
+def lifted_refusals(instance: dg.DagsterInstance, assets: Collection[str]) -> dict[str, float]:
+    """Partitions of these assets that a blocking check refused once and passed since, by when it first did.
+
+    In seconds since the epoch; of several checks the last.
+    """
+    lifted: dict[str, float] = {}
+    for check, partition in _ever_failed(instance, assets):
+        outcomes = _outcomes(instance, check, partition, limit=sys.maxsize)
+        passed = list(itertools.takewhile(lambda one: one.status != AssetCheckExecutionRecordStatus.FAILED, outcomes))
+        if passed and passed[-1].event:
+            lifted[partition] = max(passed[-1].event.timestamp, lifted.get(partition, 0.0))
+    return lifted
+
+
+def _ever_failed(instance: dg.DagsterInstance, assets: Collection[str]) -> Iterator[tuple[dg.AssetCheckKey, str]]:
+    """Blocking checks of the assets, each with the partitions that it has refused at any time."""
+    for check in CHECKS:
+        if check.blocking and not check.audit_only and check.asset in assets:
+            key = dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)
+            records = instance.event_log_storage.get_asset_check_execution_history(
+                key, limit=sys.maxsize, status={AssetCheckExecutionRecordStatus.FAILED}
+            )
+            for partition in {record.partition for record in records if record.partition}:
+                yield key, partition
+
+
+def _outcomes(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, partition: str, limit: int
+) -> Sequence[AssetCheckExecutionRecord]:
+    """What the check said of the partition, the latest first."""
+    return instance.event_log_storage.get_asset_check_execution_history(
+        check,
+        limit=limit,
+        status={AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED},
+        partition_filter=PartitionKeyFilter(key=partition),
     )
-    return {record.partition for record in records if record.partition}
 
 
 def _is_refused(instance: dg.DagsterInstance, check: dg.AssetCheckKey, partition: str) -> bool:
-    outcomes = {AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED}
-    (last,) = instance.event_log_storage.get_asset_check_execution_history(
-        check, limit=1, status=outcomes, partition_filter=PartitionKeyFilter(key=partition)
-    )
+    (last,) = _outcomes(instance, check, partition, limit=1)
     if last.status != AssetCheckExecutionRecordStatus.FAILED:
         return False
     target = last.evaluation and last.evaluation.target_materialization_data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -56,7 +57,16 @@ class Automation:
                 storage_id=checked.storage_id, run_id=checked.run_id, timestamp=checked.timestamp
             ),
         )
-        self.instance.report_runless_asset_event(found)
+        self._tell(dg.DagsterEventType.ASSET_CHECK_EVALUATION, found)
+
+    def _tell(
+        self, kind: dg.DagsterEventType, what: Any, status: dg.DagsterRunStatus = dg.DagsterRunStatus.SUCCESS
+    ) -> None:
+        """A run of its own tells it."""
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        run = self.instance.create_run_for_job(job, status=status)
+        event = dg.DagsterEvent(event_type_value=kind.value, job_name=run.job_name, event_specific_data=what)
+        self.instance.report_dagster_event(event, run.run_id)
 
     def root_done(self, root: str, version: str = "1") -> None:
         for asset in (TREES, PATHS, ADVANTAGES):
@@ -73,29 +83,17 @@ class Automation:
     @contextmanager
     def making(self, asset: str, partition: str) -> Iterator[None]:
         """A run makes the partition: what is in the block comes after it was asked for and before it is there."""
-        job = self.definitions.resolve_implicit_global_asset_job_def()
-        run = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS)
-        planned = dg.DagsterEvent(
-            event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value,
-            job_name=run.job_name,
-            event_specific_data=AssetMaterializationPlannedData(dg.AssetKey(asset), partition=partition),
-        )
-        self.instance.report_dagster_event(planned, run.run_id)
+        planned = AssetMaterializationPlannedData(dg.AssetKey(asset), partition=partition)
+        self._tell(dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, planned)
         yield
         self.made(asset, partition)
 
     def check_planned(self, asset: str, check: str, partition: str) -> None:
         """A run that is to check the partition waits."""
-        job = self.definitions.resolve_implicit_global_asset_job_def()
-        run = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.NOT_STARTED)
-        planned = dg.DagsterEvent(
-            event_type_value=dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value,
-            job_name=run.job_name,
-            event_specific_data=AssetCheckEvaluationPlanned(
-                asset_key=dg.AssetKey(asset), check_name=check, partitions_subset=DefaultPartitionsSubset({partition})
-            ),
+        planned = AssetCheckEvaluationPlanned(
+            asset_key=dg.AssetKey(asset), check_name=check, partitions_subset=DefaultPartitionsSubset({partition})
         )
-        self.instance.report_dagster_event(planned, run.run_id)
+        self._tell(dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, planned, status=dg.DagsterRunStatus.NOT_STARTED)
 
     def tick(self) -> set[str]:
         """What is asked for, as ``<asset> <partition>``."""
@@ -225,6 +223,23 @@ def test_a_root_that_is_done_while_a_dataset_is_made_comes_into_the_next(automat
     with automation.making(DATASET, "a"):
         pass
     assert automation.tick() == set()
+
+
+def test_a_dataset_is_made_anew_when_a_root_is_no_longer_refused(automation: Automation) -> None:
+    automation.made("selected_roots", "a")
+    for root in ("a|1", "a|2"):
+        automation.root_done(root)
+    automation.checked(ADVANTAGES, "credit_computed_anew", "a|1", passed=False)
+    assert automation.tick() == {f"{DATASET} a"}
+    with automation.making(DATASET, "a"):
+        pass
+    assert automation.tick() == set()
+    automation.checked(ADVANTAGES, "credit_computed_anew", "a|1", passed=True)
+    assert automation.tick() == {f"{DATASET} a"}
+    with automation.making(DATASET, "a"):
+        pass
+    automation.checked(ADVANTAGES, "credit_computed_anew", "a|1", passed=True)
+    assert automation.tick() == set(), "it had been lifted before"
 
 
 def test_a_dataset_is_made_anew_when_other_roots_are_chosen(automation: Automation) -> None:
