@@ -66,7 +66,8 @@ def _copies(review: Review, source: Source, key: str) -> None:
 
 
 def _replay(review: Review, source: Source, key: str) -> None:
-    replay.verify_replay(review, source.fetch("explored_trees", key), source.root(key))
+    settings = source.settings("explored_trees", key).search
+    replay.verify_replay(review, source.fetch("explored_trees", key), source.root(key), settings)
 
 
 def _rules(review: Review, source: Source, key: str) -> None:
@@ -84,9 +85,15 @@ def _paths(review: Review, source: Source, key: str) -> None:
     credit.verify_ranked_paths(review, *folders, source.settings("ranked_paths", key).paths)
 
 
-def _credit(verify: Callable[..., None], review: Review, source: Source, key: str) -> None:
+def _credit(review: Review, source: Source, key: str) -> None:
     folders = source.fetch("advantage_batches", key), source.fetch("explored_trees", key)
-    verify(review, *folders, source.settings("advantage_batches", key).credit)
+    credit.verify_credit(review, *folders, source.settings("advantage_batches", key).credit)
+
+
+def _tokens(review: Review, source: Source, key: str) -> None:
+    folders = source.fetch("advantage_batches", key), source.fetch("explored_trees", key)
+    recorded = source.settings("advantage_batches", key).credit.tokenizer
+    credit.verify_tokens(review, *folders, recorded, source.tokenizer)
 
 
 def _trace(review: Review, source: Source, key: str) -> None:
@@ -154,13 +161,13 @@ _CONTENT: tuple[tuple[str, str, str, Verify], ...] = (
         "advantage_batches",
         "credit_computed_anew",
         "Rewards, durations, values, targets and advantages computed anew, finite; unassigned is not zero (C1–C6)",
-        partial(_credit, credit.verify_credit),
+        _credit,
     ),
     (
         "advantage_batches",
         "tokens_carry_their_credit",
         "Token ids, masks and log-probabilities anew; each sampled token carries its edge's advantage, once (C7)",
-        partial(_credit, credit.verify_tokens),
+        _tokens,
     ),
     (
         "advantage_batches",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +21,11 @@ from coral_pipeline.credit.message_graph import TRACES_FILE, write_trace
 from coral_pipeline.credit.named import estimator_named
 from coral_pipeline.credit.preparation import prepare
 from coral_pipeline.credit.token_table import TOKENIZER_KEY, TokenTable
-from coral_pipeline.credit.tokenizers import load_tokenizer
+from coral_pipeline.credit.tokenizers import BYTE, load_tokenizer, name_of
 from coral_pipeline.credit.tokens import tokens_of_messages
 from coral_pipeline.credit.value_models import Constant, ValueModel
 from coral_pipeline.errors import BadInput
+from coral_pipeline.message_links import Row
 from coral_pipeline.paths.rank import rank_paths
 from coral_pipeline.settings import CreditSettings, PathSettings
 
@@ -82,30 +83,24 @@ def _batch_again(tree: Path, targets: pa.Table, settings: CreditSettings) -> Bat
     return prepare(tree, estimator_named(settings.estimator, settings), settings.rewards, model)
 
 
-def verify_tokens(review: Review, folder: Path, tree: Path, settings: CreditSettings) -> None:
+def verify_tokens(review: Review, folder: Path, tree: Path, recorded: str, at_hand: str | None) -> None:
     """The tokens in ``folder``: each message's tokens, mask and log-probabilities anew, its edge's advantage on them.
 
+    ``recorded``: name of the tokenizer they were made with; ``at_hand``: a tokenizer, which may be that one.
     A message that the Teacher sampled carries its edge's advantage on every sampled token, in the compact layout;
     all others, and those of edges without an advantage, carry none (C7).
     """
     file = tables.TOKENS.file_name
     with review.guarded(file):
         tokens, conversations = TokenTable.read(folder), Conversations.read(tree)
-        named = settings.tokenizer, settings.tokenizer.rpartition("/")[2]  # of a folder only its name is written
-        if tokens.tokenizer not in named:
-            review.find(f"{file}, {TOKENIZER_KEY}", f"is {tokens.tokenizer!r}, expected {settings.tokenizer!r}")
+        if tokens.tokenizer != recorded:
+            review.find(f"{file}, {TOKENIZER_KEY}", f"is {tokens.tokenizer!r}, expected {recorded!r}")
         edges = tables.CREDIT_EDGES.read(folder)
         advantages = dict(zip(edges["edge_id"].to_pylist(), edges["advantage"].to_pylist(), strict=True))
         expected: dict[str, pa.Array] = _links(conversations)
-        lengths = [int(np.count_nonzero(tokens.mask(place))) for place in range(tokens.table.num_rows)]
-        credit = [
-            [advantage] * length
-            if row["sampled"] and (advantage := advantages.get(row["edge_id"])) is not None
-            else None
-            for row, length in zip(conversations.rows, lengths, strict=False)
-        ]
+        credit = [_credit(row, tokens, advantages) for row in conversations.rows]
         expected["advantages"] = pa.array(credit, pa.list_(pa.float64()))
-        expected |= _rendered(review, conversations, settings.tokenizer)
+        expected |= _rendered(review, conversations, recorded, at_hand)
         compare_tables(review, tables.TOKENS, tokens.table, pa.table(expected))
 
 
@@ -114,12 +109,20 @@ def _links(conversations: Conversations) -> dict[str, pa.Array]:
     return {name: pa.array([row[name] for row in conversations.rows], pa.string()) for name in names}
 
 
-def _rendered(review: Review, conversations: Conversations, name: str) -> dict[str, pa.Array]:
+def _credit(row: Row, tokens: TokenTable, advantages: Mapping[int, float | None]) -> list[float] | None:
+    """What the tokens of a message should carry; None as well where the message is not in the table."""
+    advantage, place = advantages.get(row["edge_id"]), tokens.place_of.get(row["message_id"])
+    if not row["sampled"] or advantage is None or place is None:
+        return None
+    return [advantage] * int(np.count_nonzero(tokens.mask(place)))
+
+
+def _rendered(review: Review, conversations: Conversations, recorded: str, at_hand: str | None) -> dict[str, pa.Array]:
     """The columns a tokenizer gives; none where it is not to be had here."""
     try:
-        tokenizer = load_tokenizer(name)
+        tokenizer = load_tokenizer(_found(recorded, at_hand))
     except BadInput as error:
-        review.notes.append(f"token ids were not computed anew: {error.thing}: {error.problem}")
+        review.notes.append(f"token ids were not computed anew: {error}")
         return {}
     made = tokens_of_messages(conversations, tokenizer)
     return {
@@ -128,6 +131,19 @@ def _rendered(review: Review, conversations: Conversations, name: str) -> dict[s
         "logprobs": pa.array([message.logprobs for message in made], pa.list_(pa.float64())),
         "token_source": pa.array([message.source for message in made], pa.string()),
     }
+
+
+def _found(recorded: str, at_hand: str | None) -> str:
+    """Where the tokenizer of that name is. Raises ``BadInput`` where that may have been a folder, and is not at hand.
+
+    The hub is asked for ``owner/name`` alone: what else it has by the name of a folder is another tokenizer.
+    """
+    if at_hand is not None and name_of(at_hand) == recorded:
+        return at_hand
+    if recorded == BYTE or ("/" in recorded and name_of(recorded) == recorded):
+        return recorded
+    problem = "may be the name of a folder, which is not known here"
+    raise BadInput(f"tokenizer {recorded}", problem, "name it with --tokenizer, or in the settings")
 
 
 def verify_trace(review: Review, folder: Path, tree: Path) -> None:

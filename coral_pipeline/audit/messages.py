@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ from coral_pipeline.conversations import Conversations
 from coral_pipeline.message_links import Row
 
 FILE = tables.MESSAGES.file_name
+LINKS = ("message_id", "parent_message_id", "edge_id", "turn")
+COUNTED = ("edge_id", "turn", "sampled", "content")
 
 
 def verify_messages(review: Review, folder: Path) -> None:
@@ -27,15 +29,14 @@ def verify_messages(review: Review, folder: Path) -> None:
     on the path to its parent, so forks share their parent's prefix and each message is there once.
     """
     with review.guarded(FILE):
-        tree, found = TreeTables.read(folder), tables.MESSAGES.read(folder)
+        tree, found = TreeTables.read(folder), tables.MESSAGES.read(folder, LINKS)
         ids = _expected_ids(tree, found)
         columns = {"message_id": ids, "parent_message_id": _expected_parents(tree, found, ids)}
         compare_tables(
             review, tables.MESSAGES, found, pa.table({n: pa.array(c, pa.string()) for n, c in columns.items()})
         )
         _order(review, tree, found)
-        rows = Conversations.read(folder).rows
-        for row in rows:
+        for row in Conversations.read(folder).rows:
             _verify_tokens(review, row)
 
 
@@ -45,9 +46,8 @@ def verify_counts(review: Review, folder: Path) -> None:
     Of trees in whose messages there are calls: a Teacher need not tell what its agents said.
     """
     with review.guarded(FILE):
-        rows = tables.MESSAGES.read(folder).select(["edge_id", "turn", "role", "sampled", "content"]).to_pylist()
         told: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-        for row in rows:
+        for row in _rows(folder, COUNTED):
             counts = told[row["edge_id"], row["turn"]]
             counts["model calls"] += row["sampled"]
             for part in row["content"] or ():
@@ -56,7 +56,8 @@ def verify_counts(review: Review, folder: Path) -> None:
         if not any(counts["tool calls"] for counts in told.values()):
             review.notes.append("the messages hold no tool calls to count")
             return
-        for turn in tables.TURNS.read(folder).to_pylist():
+        figures = ("edge_id", "turn", "tool_calls", "failed_tool_calls", "step_turns")
+        for turn in tables.TURNS.read(folder, figures).to_pylist():
             counts = told[turn["edge_id"], turn["turn"]]
             where = f"{tables.TURNS.file_name}, edge {turn['edge_id']}, turn {turn['turn']}"
             review.looked_at["turns"] += 1
@@ -67,6 +68,12 @@ def verify_counts(review: Review, folder: Path) -> None:
             for name, most in (("failed_tool_calls", "failed tool calls"), ("step_turns", "model calls")):
                 if turn[name] > counts[most]:
                     review.find(f"{where}, {name}", f"is {turn[name]}, the messages hold {counts[most]}", kind=name)
+
+
+def _rows(folder: Path, only: Sequence[str]) -> Iterator[Row]:
+    """These columns of every message; texts can be long, and are Python values a few at a time."""
+    for batch in tables.MESSAGES.read(folder, only).to_batches(max_chunksize=256):
+        yield from batch.to_pylist()
 
 
 def edge_names(tree: TreeTables) -> list[str]:
@@ -144,6 +151,3 @@ def _verify_tokens(review: Review, row: Row) -> None:
     for name in ("input_tokens", "output_tokens"):
         if row[name] is not None and row[name] < 0:
             review.find(f"{where}, {name}", f"is {row[name]}", kind=name)
-    begun, complete = row["created_ms"], row["completed_ms"]
-    if begun is not None and complete is not None and complete < begun:
-        review.find(f"{where}, completed_ms", f"is {complete}, before it began ({begun})", kind="completed_ms")

@@ -2,7 +2,7 @@
 
 ``turns.parquet`` holds what the Teacher answered, edge by edge in the order in which the search asked. Fed to the
 search in that order, with the settings in ``tree.json``, they must give the same nodes, edges and rounds to the last
-bit. No file but ``turns.parquet`` is believed.
+bit. No table but ``turns.parquet`` is believed, and the settings where provenance has recorded the same.
 """
 
 from __future__ import annotations
@@ -39,13 +39,19 @@ class AnotherSearch(Exception):
     """The search would not have asked what was answered; the message says where they part."""
 
 
-def verify_replay(review: Review, folder: Path, root: Path) -> None:
-    """The tree in ``folder`` is the one its turns give. ``root``: the copied folder of its root."""
+def verify_replay(review: Review, folder: Path, root: Path, settings: SearchSettings) -> None:
+    """The tree in ``folder`` is the one its turns give.
+
+    ``root``: the copied folder of its root; ``settings``: those that it was grown with.
+    """
     with review.guarded(TREE_FILE):
         info = read_tree_info(folder)
         grown_from = read_root(root)
         answers = read_answers(folder)
-        tree = Tree(grown_from.node, grown_from.direction, search_settings(info))
+        told = search_settings(info)
+        where = f"{TREE_FILE}, configuration, search"
+        compare_json(review, where, told.model_dump(mode="json"), settings.model_dump(mode="json"))
+        tree = Tree(grown_from.node, grown_from.direction, told)
         try:
             replay(tree, answers)
         except AnotherSearch as parting:
@@ -53,8 +59,8 @@ def verify_replay(review: Review, folder: Path, root: Path) -> None:
             _compare_until(review, folder, tree)
             return
         _compare(review, folder, tree)
-        told = _told(outcome(tree, tables.MESSAGES.read(folder).num_rows))
-        compare_json(review, TREE_FILE, _told(info), told)
+        messages = tables.MESSAGES.read(folder, ["edge_id"]).num_rows
+        compare_json(review, TREE_FILE, _of_tree(info), _of_tree(outcome(tree, messages)))
 
 
 def search_settings(info: dict[str, Any]) -> SearchSettings:
@@ -142,6 +148,6 @@ def _compare_until(review: Review, folder: Path, tree: Tree) -> None:
         compare_tables(review, table, table.read(folder).slice(0, expected.num_rows), expected)
 
 
-def _told(info: dict[str, Any]) -> dict[str, Any]:
+def _of_tree(info: dict[str, Any]) -> dict[str, Any]:
     """Of ``tree.json``: what the tree alone says. A later selection may have put its root into another stage."""
     return {key: value for key, value in info.items() if key not in ("configuration", "versions", "tools", "stage")}

@@ -24,13 +24,15 @@ class Source:
     storage: Storage
     student_run: Callable[[str], Path]
     """The folder of a Student run."""
+    tokenizer: str | None = None
+    """A tokenizer at hand: of one in a folder only the name is recorded."""
     _seals: dict[tuple[str, str], str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Of each partition that was fetched, by asset and partition; None where it had none."""
 
     @staticmethod
-    def on_disk(output: Path, student_run: Path) -> Source:
+    def on_disk(output: Path, student_run: Path, tokenizer: str | None = None) -> Source:
         """Of one Student run, in folders of this machine: ``output/<asset>/<student_run>[/<root>]``."""
-        return Source(open_storage(output), lambda name: student_run)
+        return Source(open_storage(output), lambda name: student_run, tokenizer)
 
     def anew(self) -> Source:
         """The same, of which nothing has been fetched."""

@@ -14,7 +14,7 @@ from coral_pipeline.audit.findings import Review
 from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.provenance import CHECKSUMS_FOLDER
 from coral_pipeline.settings import Direction, SelectionSettings
-from coral_pipeline.student_run.copying import TASK_FOLDER
+from coral_pipeline.student_run.copying import ADDED_BY_SELECTION, TASK_FOLDER
 from coral_pipeline.student_run.guarded import Unreadable, parse_json
 from coral_pipeline.student_run.layout import GRADER_FOLDER, METADATA_FILE, PRIVATE_FOLDER, SNAPSHOTS_FOLDER, TASK_FILE
 from coral_pipeline.student_run.reading import read_student_run
@@ -22,8 +22,6 @@ from coral_pipeline.student_run.roots import account, select_roots, shortages
 from coral_pipeline.student_run.stages import label_stages
 from coral_pipeline.tree_copy import stays_inside
 
-ADDED_BY_SELECTION = ("score", "stage", "selection_reason")
-"""Keys of a copied metadata.json that its snapshot's does not have (S12)."""
 _CHUNK = 1 << 20
 
 

@@ -53,8 +53,11 @@ class Account:
 class Audit:
     """The audit of what lies under ``output`` and was made from one Student run."""
 
-    def __init__(self, output: Path, student_run: Path, recompute: bool = False) -> None:
-        """Raises ``BadInput`` where ``student_run`` is none, or nothing was made from it under ``output``."""
+    def __init__(self, output: Path, student_run: Path, recompute: bool = False, tokenizer: str | None = None) -> None:
+        """Raises ``BadInput`` where ``student_run`` is none, or nothing was made from it under ``output``.
+
+        ``tokenizer``: as in ``Source``.
+        """
         if not (student_run / SNAPSHOTS_FOLDER).is_dir():
             raise BadInput(
                 student_run, f"has no {SNAPSHOTS_FOLDER}, so it is no Student run", "name a Student run's folder"
@@ -64,7 +67,7 @@ class Audit:
         self._output = output
         self._told: set[str] = set()
         self._recompute = recompute
-        self._source = Source.on_disk(output, student_run)
+        self._source = Source.on_disk(output, student_run, tokenizer)
         self._roots = self._selected()
         if not any(self._is_made(asset, self.name) for asset in PER_STUDENT_RUN):
             mend = "make it with `coral-pipeline run`, or name its folder with --out"

@@ -18,6 +18,10 @@ def audit(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Also compute stages, roots, trees, paths, credit and exports anew.")
     ] = False,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="Folder of the tokenizer the tokens were made with, to compute them anew too."),
+    ] = None,
 ) -> None:
     """Verify everything that was made from a Student run, and name each difference.
 
@@ -27,7 +31,8 @@ def audit(
 
     With --recompute every number too is computed anew with the settings that are stored with it: stages, choice of
     roots, trees (the search fed with the Teacher's answers, and the method's rules asserted on the tables), ranked
-    paths, advantages, tokens, exports.
+    paths, advantages, tokens, exports. Of a tokenizer in a folder only the name was stored: say where it is with
+    --tokenizer, or its token ids are not.
 
     Prints one line per difference, naming file, row and column, and a summary. Exit code 0: none was found, 1: some.
 
@@ -38,7 +43,7 @@ def audit(
     from coral_pipeline.storage import output_folder
 
     with output_folder(out, student_run.resolve().name) as folder:
-        auditing = Audit(folder, student_run, recompute)
+        auditing = Audit(folder, student_run, recompute, tokenizer)
         for line in auditing.strays():
             typer.echo(line)
         for task in track(auditing.tasks(), f"auditing {auditing.name}"):

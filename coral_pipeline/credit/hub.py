@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coral_pipeline.credit.chat_template import ChatTemplateTokenizer
 from coral_pipeline.credit.templates import RendererTokenizer
-from coral_pipeline.credit.tokenizers import Tokenizer
+from coral_pipeline.credit.tokenizers import Tokenizer, name_of
 from coral_pipeline.errors import BadInput
 
 HUB_TIMEOUT_SECONDS = 10
@@ -24,9 +24,8 @@ def load_template_tokenizer(spec: str) -> Tokenizer:
     from renderers import config_from_name, create_renderer
     from renderers.base import MODEL_RENDERER_MAP, load_tokenizer
 
-    name, at, renderer = spec.partition("@")
-    # What is written names the tokenizer, not where it lies on this machine.
-    shown = f"{Path(name).resolve().name}{at}{renderer}" if Path(name).is_dir() else spec
+    name, _, renderer = spec.partition("@")
+    shown = name_of(spec)
     try:
         _find(name)
         tokenizer = load_tokenizer(name)

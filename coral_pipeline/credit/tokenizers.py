@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -128,6 +129,12 @@ class ByteTokenizer:
     @staticmethod
     def _bytes(text: str | None) -> TokenIds:
         return np.frombuffer((text or "").encode(), dtype=np.uint8).astype(np.int32)
+
+
+def name_of(spec: str) -> str:
+    """What is written of a tokenizer: of a folder its own name, not where it lies on this machine; else ``spec``."""
+    name, at, renderer = spec.partition("@")
+    return f"{Path(name).resolve().name}{at}{renderer}" if Path(name).is_dir() else spec
 
 
 def load_tokenizer(spec: str) -> Tokenizer:

@@ -21,6 +21,7 @@ from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.metadata import table_of
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
+from coral_pipeline.settings import PipelineSettings
 
 OF_ROOTS = ("root_folders", *PER_ROOT)
 """Assets whose partitions are roots."""
@@ -53,8 +54,10 @@ def _checks_of(asset: str, checks: Sequence[Check]) -> dg.AssetChecksDefinition:
     ]
 
     @dg.multi_asset_check(name=f"{asset}_checks", specs=specs, can_subset=True, description=f"Verifies {asset}")
-    def verify(context: dg.AssetCheckExecutionContext, folders: Folders) -> Iterator[dg.AssetCheckResult]:
-        source = Source(folders.storage, folders.student_run)
+    def verify(
+        context: dg.AssetCheckExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
+    ) -> Iterator[dg.AssetCheckResult]:
+        source = Source(folders.storage, folders.student_run, settings.credit.tokenizer)
         wanted = {key.name for key in context.selected_asset_check_keys}
         for check in checks:
             if check.name in wanted:

@@ -12,6 +12,7 @@ from coral_pipeline.content import folder_version as folder_version
 from coral_pipeline.content import root_version as root_version
 from coral_pipeline.content import tables_version as tables_version
 from coral_pipeline.content import task_version as task_version
+from coral_pipeline.credit.tokenizers import name_of
 from coral_pipeline.settings import OF_TEACHER, UNDECIDING, PipelineSettings
 
 CODE = {
@@ -52,10 +53,11 @@ def settings_used(asset: str, settings: PipelineSettings) -> Any:
 
 def settings_recorded(asset: str, settings: PipelineSettings) -> dict[str, Any]:
     """All settings of the sections that change what the asset holds, as JSON values; of paths just the last names."""
-    values: dict[str, Any] = _without_folders(
-        settings.model_dump(include=_sections(asset, settings), exclude=WHERE_MODELS_RUN)
-    )
-    return values
+    values = settings.model_dump(include=_sections(asset, settings), exclude=WHERE_MODELS_RUN)
+    if "credit" in values:
+        values["credit"]["tokenizer"] = name_of(settings.credit.tokenizer)
+    recorded: dict[str, Any] = _without_folders(values)
+    return recorded
 
 
 def _sections(asset: str, settings: PipelineSettings) -> set[str]:

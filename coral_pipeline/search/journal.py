@@ -28,6 +28,8 @@ from coral_pipeline.teacher.protocol import EdgeRequest, InfrastructureFault, Me
 FORMAT = 1
 """Version of the journal's records."""
 JOURNAL_FILE = "journal.jsonl"
+TRANSCRIPTS = "transcripts"
+"""Folder beside the journal."""
 _MEND_DISK = "mend that, then explore again"
 
 
@@ -97,7 +99,7 @@ class Journal:
 
     def __init__(self, folder: Path, expected: Header) -> None:
         """Open or begin the journal in ``folder``, which is locked already: see ``open``."""
-        self._folder = folder / "transcripts"
+        self._folder = folder / TRANSCRIPTS
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = RecordFile(folder / JOURNAL_FILE)
         self._turns: dict[str, list[TurnRecord]] = {}

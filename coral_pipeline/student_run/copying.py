@@ -27,6 +27,8 @@ from coral_pipeline.tree_copy import copy_tree, remove_tree
 
 TASK_FOLDER = "task"
 """Beside the folder of the roots: task.yaml and, where the run brings them, grader/ and private/."""
+ADDED_BY_SELECTION = ("score", "stage", "selection_reason")
+"""Keys of a copied metadata.json that its snapshot's does not have (method S12)."""
 _ELSEWHERE = "move it away, or choose another output folder"
 
 
@@ -40,7 +42,7 @@ def copy_roots(
 ) -> list[str]:
     """Copy the folders of ``roots`` (``tables.SELECTED_ROOTS``) to ``out/<root>/`` and the task to ``task_folder``.
 
-    The copied metadata.json gains ``score``, ``stage`` and ``selection_reason``; all else in it stays. Each
+    The copied metadata.json gains ``ADDED_BY_SELECTION``; all else in it stays. Each
     folder appears whole or not at all. Folders of an earlier selection, named by the table that still lies
     in ``out``, are removed when all copies are made; so write the new table after this.
     ``task_folder`` is ``task`` beside ``out`` unless given. Returns one line per thing left out of a copy, and why.
@@ -80,7 +82,7 @@ def _copy_root(snapshots: Folder, row: Mapping[str, Any], out: Path, earlier: fr
         raise BadInput(target, "lies where a copied root belongs, but is none", _ELSEWHERE)
     with _told_as_bad_input(Path(snapshots.path, name)), snapshots.folder(name) as snapshot, _replacing(target) as new:
         left_out = copy_tree(snapshot.real_path(), new)
-        metadata = read_metadata(snapshot) | {key: row[key] for key in ("score", "stage", "selection_reason")}
+        metadata = read_metadata(snapshot) | {key: row[key] for key in ADDED_BY_SELECTION}
         (new / METADATA_FILE).unlink(missing_ok=True)
         (new / METADATA_FILE).write_bytes(_json(metadata))
     return [f"{name}/{line}" for line in left_out]

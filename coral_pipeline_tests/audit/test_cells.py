@@ -11,7 +11,7 @@ from coral_pipeline.audit.exports import verify_exports
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.export.dataset import Format
-from coral_pipeline.tables import PER_ROOT, TABLES, Table
+from coral_pipeline.tables import MESSAGES, PER_ROOT, TABLES, Table
 from coral_pipeline_tests.audit.damage import changed_cell
 from coral_pipeline_tests.defs.world import RUN, World
 
@@ -95,6 +95,14 @@ def test_a_changed_cell_is_found_and_named(
     # What was answered in a turn is the ground for all else: where it is changed, all else disagrees.
     files = ["edges.parquet"] if table.name == "turns" else []
     assert any(file in line for line in found for file in (table.file_name, *files)), f"{was!r}: {found}"
+
+
+def test_a_clock_that_was_set_back_while_a_message_was_written_is_no_fault(finished: World, source: Source) -> None:
+    key = str(finished.keys[0])
+    folder = finished.folders.asset("explored_trees", key)
+    row = next(row for row, begun in enumerate(MESSAGES.read(folder)["created_ms"].to_pylist()) if begun)
+    with changed_cell(MESSAGES, folder, "completed_ms", row, lambda completed: 0):
+        assert list(findings(source, "explored_trees", key)) == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from coral_pipeline.audit.sources import Source
 from coral_pipeline.cli import app
 from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.errors import BadInput
+from coral_pipeline.settings import SearchSettings
 from coral_pipeline.tables import PER_ROOT
 from coral_pipeline_tests.audit.damage import changed_byte, changed_cell, changed_json, forged, put_back
 from coral_pipeline_tests.defs.world import RUN, World
@@ -199,6 +200,38 @@ def test_what_tree_json_says_is_computed_anew(finished: World, source: Source, k
     with changed_json(folder / "tree.json", change):
         found = [line for check in checks for line in check.review(source, str(finished.keys[0])).lines()]
     assert any(f"tree.json, {key}" in line for line in found)
+
+
+@pytest.mark.parametrize("setting", SearchSettings.model_fields)
+def test_a_setting_of_the_search_that_tree_json_tells_otherwise_than_provenance_is_found(
+    finished: World, source: Source, setting: str
+) -> None:
+    """Whether or not the tree would have grown otherwise with it."""
+    folder = finished.folders.asset("explored_trees", str(finished.keys[0]))
+    (check,) = (check for check in CHECKS if check.name == "decisions_replayed")
+
+    def change(info: dict[str, Any]) -> None:
+        search = info["configuration"]["search"]
+        value = search[setting]
+        if isinstance(value, dict):
+            value[next(iter(value))] += 0.125
+        else:
+            search[setting] = value + 1 if isinstance(value, int) else value / 2 + 0.0625
+
+    with changed_json(folder / "tree.json", change):
+        found = list(check.review(source, str(finished.keys[0])).lines())
+    assert any(f"tree.json, configuration, search, {setting}" in line for line in found), found
+
+
+def test_roots_that_cannot_be_read_are_no_flood(finished: World) -> None:
+    """Nothing is wrong but the table, and that copied roots go unverified is told."""
+    folder = finished.folders.asset("selected_roots", RUN)
+    with put_back(folder / "selected_roots.parquet"):
+        (folder / "selected_roots.parquet").write_bytes(b"nothing")
+        result = audit(finished)
+    *found, _, _ = result.stdout.splitlines()
+    assert found and all("selected_roots.parquet" in line for line in found)
+    assert f"note: selected_roots {RUN}: not readable" in result.stderr
 
 
 def test_bad_input_is_told_in_one_line(finished: World, tmp_path: Path) -> None:
