@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,32 +30,35 @@ def output_folder(output: str | Path, student_run: str) -> Iterator[Path]:
         yield Path(output)
         return
     storage = open_url(str(output))
-    partitions = list(_partitions(storage, student_run))
+    selected, dataset = (
+        recorded(partial(storage.provenance, asset, student_run)) for asset in (SELECTED_ROOTS.name, "sft_dataset")
+    )
+    used = {made_from.partition.partition(SEPARATOR)[2] for made_from in dataset.inputs} if dataset else set()
+    dropped = used - {"", *selected.folders} if selected else set()
+    roots = {"", *selected.folders} | dropped if selected else None
+    partitions = list(_partitions(storage, student_run, roots))
     if not partitions:
         raise BadInput(output, f"holds nothing that was made from the Student run {student_run}", "name another --out")
     with tempfile.TemporaryDirectory(prefix="coral-pipeline-") as name:
-        for asset, partition, is_superseded in partitions:
+        for asset, partition in partitions:
             place = Path(name, asset, *partition.split(SEPARATOR))
             place.parent.mkdir(parents=True, exist_ok=True)
-            _mirror(storage, asset, partition, place, is_superseded)
+            _mirror(storage, asset, partition, place, dropped)
         yield Path(name)
 
 
-def _partitions(storage: Storage, student_run: str) -> Iterator[tuple[str, str, bool]]:
-    """Asset, partition, and whether it is of a root that is no longer selected, or holds the copy of one."""
-    selected = recorded(lambda: storage.provenance(SELECTED_ROOTS.name, student_run))
-    dataset = recorded(lambda: storage.provenance("sft_dataset", student_run))
-    used = {made_from.partition.partition(SEPARATOR)[2] for made_from in dataset.inputs} if dataset else set()
-    superseded = used - {"", *selected.folders} if selected else set()
+def _partitions(storage: Storage, student_run: str, roots: Container[str] | None) -> Iterator[tuple[str, str]]:
+    """Asset and partition of all that was made of the Student run and of ``roots``; None: of any root."""
     for asset in TABLES:
         for partition in storage.partitions(asset):
             run, _, root = partition.partition(SEPARATOR)
-            if run == student_run and (not root or not selected or root in selected.folders or root in used):
-                yield asset, partition, root in superseded or (asset == SELECTED_ROOTS.name and bool(superseded))
+            if run == student_run and (roots is None or root in roots):
+                yield asset, partition
 
 
-def _mirror(storage: RemoteStorage, asset: str, partition: str, place: Path, is_superseded: bool) -> None:
-    if not is_superseded:
+def _mirror(storage: RemoteStorage, asset: str, partition: str, place: Path, dropped: Collection[str]) -> None:
+    """Make ``place`` the partition; where it is of a dropped root, or holds the copy of one, with the notes on it."""
+    if not (partition.partition(SEPARATOR)[2] in dropped or (asset == SELECTED_ROOTS.name and dropped)):
         try:
             place.symlink_to(fetch_whole(storage, asset, partition), target_is_directory=True)
             return
@@ -62,4 +66,4 @@ def _mirror(storage: RemoteStorage, asset: str, partition: str, place: Path, is_
             raise
         except BadInput:  # whoever reads it finds what is wrong with it
             pass
-    storage.salvage(asset, partition, place)
+    storage.salvage(asset, partition, place, dropped)

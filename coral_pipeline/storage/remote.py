@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -118,14 +118,14 @@ class RemoteStorage:
         elif self._store.names(path):
             self._store.write(f"{path}/{name}", text.encode())
 
-    def salvage(self, asset: str, partition: str, target: Path) -> None:
+    def salvage(self, asset: str, partition: str, target: Path, dropped: Collection[str] = ()) -> None:
         """Put all that is left of a partition into ``target``, a new folder, whether or not it is what it should be.
 
-        Of copied folders those as well that its provenance does not name any more, and the notes beside them.
+        ``dropped``: copied folders that its provenance names no more; they come as they were, and with their notes.
         """
         path = _path(asset, partition)
         found = self._store.modified(path)
-        lasting = [name for name in found if not name.startswith(_VERSION) and ".." not in name.split("/")]
+        lasting = [name for name in found if "/" not in name or name.rpartition("/")[0] in dropped]
         packed = [name for name in sorted(lasting, key=found.__getitem__) if name.endswith(archive.SUFFIX)]
         folders = {name.split("/")[0]: name for name in packed}  # the latest of each
         files = {name: name for name in lasting if name not in packed}

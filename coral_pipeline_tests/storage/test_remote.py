@@ -274,13 +274,13 @@ def test_the_output_of_a_student_run_can_be_read_as_a_folder(remote: Storage, ur
 def test_roots_that_a_dataset_was_made_from_are_mirrored_though_they_are_no_longer_selected(
     remote: Storage, url: str
 ) -> None:
-    dropped = "copied-2"
-    write(remote, {"a": "1", "copied-1/x": "1", f"{dropped}/x": "1"}, "selected_roots", "run")
+    dropped, unused = "copied-2", "copied-3"
+    write(remote, {"a": "1", "copied-1/x": "1", f"{dropped}/x": "1", f"{unused}/x": "1"}, "selected_roots", "run")
     write(remote, {"a": "2", "copied-1/x": "2"}, "selected_roots", "run")
-    for root in ("copied-1", dropped, "used by none"):
+    for root in ("copied-1", dropped, unused):
         write(remote, {"a": root}, partition=f"run|{root}")
     for asset in ("selected_roots", "ranked_paths"):
-        for root in (dropped, "used by none"):
+        for root in (dropped, unused):
             remote.note(asset, f"run|{root}", "superseded.json", "{}")
     inputs = (Input(asset="ranked_paths", partition=f"run|{dropped}", version="1"),)
     with remote.writing("sft_dataset", "run", lambda folder: described(folder, inputs=inputs)) as out:
@@ -291,6 +291,7 @@ def test_roots_that_a_dataset_was_made_from_are_mirrored_though_they_are_no_long
         assert (folder / "selected_roots" / "run" / "a").read_text() == "2"
         for root, text in (("copied-1", "2"), (dropped, "1")):
             assert (folder / "selected_roots" / "run" / root / "x").read_text() == text
+        assert not (folder / "selected_roots" / "run" / unused).exists()
         for asset in ("selected_roots", "ranked_paths"):
             marks = [path.parent.name for path in (folder / asset).rglob("superseded.json")]
             assert marks == [dropped]
