@@ -24,6 +24,7 @@ answered here, to end the turn."""
 
 KEPT_BYTES = 1 << 29
 """Of the bodies of a turn's calls: programs of the agent can ask, too, and without end."""
+_SAID_BYTES = 1 << 16
 _DATE = re.compile(r"(Today's date: )[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2} \d{4}")
 
 
@@ -104,12 +105,17 @@ def _chunks(response: bytes | bytearray) -> Iterator[dict[str, Any]]:
         try:
             chunk = json.loads(data)
         except ValueError as error:
-            raise BrokenStream(f"a line of the answer is no JSON: {bytes(data[:80])!r}") from error
+            raise BrokenStream(f"a line of the answer is no JSON: {_said(data)}") from error
         if not isinstance(chunk, dict):
-            raise BrokenStream(f"a line of the answer is no object: {bytes(data[:80])!r}")
+            raise BrokenStream(f"a line of the answer is no object: {_said(data)}")
         if "error" in chunk and "choices" not in chunk:
-            raise BrokenStream(f"the server broke off: {bytes(data[:200])!r}")
+            raise BrokenStream(f"the server broke off: {_said(data)}")
         yield chunk
+
+
+def _said(data: bytes | bytearray) -> str:
+    """Not cut short for a reader: first, a key is taken out."""
+    return data[:_SAID_BYTES].decode("utf-8", "replace")
 
 
 def _logprobs(choice: dict[str, Any]) -> list[float]:

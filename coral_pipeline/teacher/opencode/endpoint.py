@@ -116,7 +116,7 @@ class ModelEndpoint:
         except ServerFault as fault:
             return None, str(fault)
         except (aiohttp.ClientError, OSError) as error:
-            return None, f"{type(error).__name__}: {error}"
+            return None, shown(f"{type(error).__name__}: {error}")
 
     async def pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The answer's bytes as they come. Raises ``ServerFault`` where it breaks off or falls silent."""
@@ -201,9 +201,9 @@ def listen_at(folder: Path, name: str) -> socket.socket:
     return listener
 
 
-def shown(url: str) -> str:
-    """The address as it may be shown: without user and password."""
-    return re.sub(r"//[^/]*@", "//", url.rstrip("/"))
+def shown(text: str) -> str:
+    """An address, or what is said of one, as it may be shown: without user and password."""
+    return re.sub(r"//[^/\s]*@", "//", text)
 
 
 def _is_stream(answer: aiohttp.ClientResponse) -> bool:

@@ -18,6 +18,7 @@ from coral_pipeline.teacher.opencode.calls import KEPT_BYTES, BrokenStream, Call
 _CLOSING = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}\n\n'
 _DONE = b"data: [DONE]\n\n"
 _STREAM = {"Content-Type": "text/event-stream"}
+_SAID_CHARACTERS = 500
 _WRONG_SETTINGS = frozenset({401, 403, 404})
 """Wrong key, wrong address, or a model that is not there."""
 
@@ -144,8 +145,8 @@ class Line:
             except BrokenStream as error:
                 call.outcome, call.problem = "fault", str(error)
         elif call.outcome == "cut" and call.status not in (0, 200):
-            call.outcome, call.problem = "refused", call.response[:500].decode("utf-8", "replace")
-        call.problem = self._upstream.cleaned(call.problem)
+            call.outcome, call.problem = "refused", call.response.decode("utf-8", "replace")
+        call.problem = self._upstream.cleaned(call.problem)[:_SAID_CHARACTERS]
         if call.outcome == "refused" and call.status in _WRONG_SETTINGS:
             self.refusal = f"HTTP {call.status}: {call.problem}"
         if call.outcome == "fault":

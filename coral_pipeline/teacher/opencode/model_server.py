@@ -16,6 +16,7 @@ from coral_pipeline.teacher.opencode.calls import BrokenStream, Sampled, read_st
 from coral_pipeline.teacher.opencode.endpoint import shown
 
 _SECONDS = 60.0
+_SAID_CHARACTERS = 200
 _TRIAL_TOKENS = 4
 _INFO_PATHS = ("/get_server_info", "/server_info")
 """Where SGLang describes itself, beside the API."""
@@ -50,7 +51,7 @@ def ask_server(settings: OpenCodeSettings, key: str) -> ModelServerInfo:
     try:
         return asyncio.run(ask())
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        problem = f"does not answer as a model endpoint should ({type(error).__name__}: {without_key(str(error), key)})"
+        problem = f"does not answer as a model endpoint should ({type(error).__name__}: {_told(error, key)})"
         mend = "start the server, or mend opencode.endpoint or the key"
         raise BadInput(shown(settings.endpoint), problem, mend) from error
 
@@ -70,13 +71,13 @@ def try_server(settings: OpenCodeSettings, key: str, with_tokens: bool) -> Sampl
         url = f"{_base(settings)}/chat/completions"
         async with _session(key) as session, session.post(url, json=body) as answer:
             if answer.status != 200:
-                raise aiohttp.ClientError(f"HTTP {answer.status}: {(await answer.text(errors='replace'))[:200]}")
+                raise aiohttp.ClientError(f"HTTP {answer.status}: {await answer.text(errors='replace')}")
             return read_stream(await answer.read())
 
     try:
         return asyncio.run(ask())
     except (aiohttp.ClientError, OSError, TimeoutError, BrokenStream) as error:
-        problem = f"model {settings.model!r} does not answer ({without_key(str(error), key)})"
+        problem = f"model {settings.model!r} does not answer ({_told(error, key)})"
         mend = "see the server's own log; try another opencode.model, or another server"
         raise BadInput(shown(settings.endpoint), problem, mend) from error
 
@@ -89,6 +90,11 @@ def width_for(settings: OpenCodeSettings, key: str) -> int:
     cpus = len(os.sched_getaffinity(0)) * settings.agents_per_cpu
     memory = available_bytes(Path("/proc/meminfo").read_text()) // settings.agent_bytes
     return max(1, min(limit for limit in (server, cpus, memory) if limit is not None))
+
+
+def _told(error: Exception, key: str) -> str:
+    """What an error says, without the key and passwords."""
+    return shown(without_key(str(error), key))[:_SAID_CHARACTERS]
 
 
 def available_bytes(meminfo: str) -> int:
@@ -124,5 +130,5 @@ def _session(key: str) -> aiohttp.ClientSession:
 async def _json(session: aiohttp.ClientSession, url: str) -> Any:
     async with session.get(url) as answer:
         if answer.status != 200:
-            raise aiohttp.ClientError(f"HTTP {answer.status}: {(await answer.text(errors='replace'))[:200]}")
+            raise aiohttp.ClientError(f"HTTP {answer.status}: {await answer.text(errors='replace')}")
         return await answer.json(content_type=None)

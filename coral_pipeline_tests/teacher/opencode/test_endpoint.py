@@ -212,8 +212,21 @@ def test_a_key_that_the_server_repeats_goes_no_further(tmp_path: Path, status: i
     assert KEY not in "".join(told) and "no: Bearer [key]" in call.problem
 
 
+def test_nor_does_a_part_of_it_where_what_was_said_is_cut() -> None:
+    upstream = ModelEndpoint("http://x/v1", KEY, "scripted", IMPATIENT)
+    try:
+        for before in range(0, 600, 7):
+            line = Line(upstream, "tree", "today")
+            said = json.dumps({"error": "x" * before + KEY})
+            call = Call(b"", 0.0, response=bytearray(f"data: {said}\n\n".encode()), outcome="ok")
+            line._judge(call)
+            assert call.outcome == "fault" and KEY[:5] not in str(line.fault)
+    finally:
+        upstream.close()
+
+
 def test_messages_name_the_address_without_its_password() -> None:
-    assert shown("http://user:pass@word@gpu1:30000/v1/") == "http://gpu1:30000/v1"
+    assert shown("http://user:pass@word@gpu1:30000/v1") == "http://gpu1:30000/v1"
     assert shown("http://gpu1:30000/v1") == "http://gpu1:30000/v1"
 
 
