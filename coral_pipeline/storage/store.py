@@ -17,7 +17,7 @@ from coral_pipeline.errors import BadInput
 
 _FILE_SYSTEMS = frozenset({"file", "local", "ftp", "sftp", "ssh", "smb", "hdfs"})
 """Protocols on which a file is seen while it is being written. Object stores show an object when it is whole."""
-_CLOUD = "pip install 'coral-pipeline[cloud]'"
+_CLOUD = "in the checkout, pip install --editable '.[cloud]'"
 
 
 class ObjectStore:
