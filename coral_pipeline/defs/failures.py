@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import dagster as dg
 
-from coral_pipeline.defs.retries import AnyContext, forget_earlier_mark, mark_run
+from coral_pipeline.defs.retries import RunContext, forget_earlier_mark, mark_run
 from coral_pipeline.defs.workers import note_worker
 from coral_pipeline.errors import PipelineError, told
 
@@ -32,7 +32,7 @@ def plainly(asset: Asset[P, R]) -> Asset[P, R]:
 
 
 @contextlib.contextmanager
-def failing_plainly(context: AnyContext) -> Iterator[None]:
+def failing_plainly(context: RunContext) -> Iterator[None]:
     """The same for a part of a step."""
     forget_earlier_mark(context)
     try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import dagster as dg
 import pyarrow as pa
 
+from coral_pipeline.defs.failures import failing_plainly
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.lineage import Lineage
+from coral_pipeline.defs.retries import RunContext
 from coral_pipeline.errors import Changed
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.tables import TABLES
@@ -61,7 +64,26 @@ class ParquetTables(dg.IOManager):
             raise Changed(f"{asset} of {key}", "made anew meanwhile")
 
 
+class Plainly(dg.IOManager):
+    """Another IO manager, whose expected failures show and are tried again as those of an asset itself are."""
+
+    def __init__(self, inner: dg.IOManager, run: RunContext) -> None:
+        """``inner``: does all the work."""
+        self._inner, self._run = inner, run
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """As the other does."""
+        with failing_plainly(self._run):
+            self._inner.handle_output(context, obj)
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """As the other does."""
+        with failing_plainly(self._run):
+            return self._inner.load_input(context)
+
+
 @dg.io_manager(required_resource_keys={"folders", "settings"}, description=ParquetTables.__doc__)
-def parquet_tables(context: dg.InitResourceContext) -> ParquetTables:
-    """The IO manager of a run."""
-    return ParquetTables(context.resources.folders, context.resources.settings)
+def parquet_tables(context: dg.InitResourceContext) -> dg.IOManager:
+    """The IO manager of a run, or of someone who looks at an asset's tables by hand."""
+    tables = ParquetTables(context.resources.folders, context.resources.settings)
+    return Plainly(tables, cast(RunContext, context)) if context.run else tables

@@ -8,6 +8,7 @@ Retries are runs of their own: with an op's ``RetryPolicy`` a terminated search 
 from __future__ import annotations
 
 import threading
+from typing import Protocol
 
 import dagster as dg
 from dagster._core.storage.tags import RETRY_NUMBER_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
@@ -20,7 +21,17 @@ FAULT = "coral_pipeline/fault"
 """Tag of a failed run: ``INFRASTRUCTURE``, or ``INPUT`` for what a retry would not mend."""
 INFRASTRUCTURE, INPUT = "infrastructure", "input"
 
-AnyContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext
+
+class RunContext(Protocol):
+    """What is known wherever something of a run is carried out."""
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        """The instance that keeps the run."""
+
+    @property
+    def run(self) -> dg.DagsterRun:
+        """The run, its tags as they were when it began."""
 
 
 def is_infrastructure(error: BaseException) -> bool:
@@ -31,14 +42,14 @@ def is_infrastructure(error: BaseException) -> bool:
     return is_outage(error) or any(isinstance(cause, InfrastructureFault) for cause in causes(error))
 
 
-def mark_run(context: AnyContext, error: BaseException) -> None:
+def mark_run(context: RunContext, error: BaseException) -> None:
     """Note on the run of ``context`` why it fails, so that Dagster retries it or does not."""
     kind = INFRASTRUCTURE if is_infrastructure(error) else INPUT
     retried = str(kind == INFRASTRUCTURE).lower()
     context.instance.add_run_tags(context.run.run_id, {FAULT: kind, RETRY_ON_ASSET_OR_OP_FAILURE_TAG: retried})
 
 
-def forget_earlier_mark(context: AnyContext) -> None:
+def forget_earlier_mark(context: RunContext) -> None:
     """A retry inherits the mark of the run before: whether it is tried again is for its own failure to say."""
     if context.run.tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "true":
         context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import dagster as dg
 import pyarrow as pa
@@ -12,12 +13,13 @@ import pytest
 from coral_pipeline import tables
 from coral_pipeline.defs.folders import Folders
 from coral_pipeline.defs.io_manager import ParquetTables
-from coral_pipeline.errors import Changed
+from coral_pipeline.defs.retries import FAULT, INFRASTRUCTURE, INPUT
+from coral_pipeline.errors import BadInput, Changed
 from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.storage.local import LocalStorage
 from coral_pipeline.student_run.stages import label_stages
+from coral_pipeline_tests.defs.world import RUN, World, failure
 from coral_pipeline_tests.student_runs import filtered_table
-
-RUN = "small-run"
 
 
 @pytest.fixture
@@ -110,3 +112,32 @@ def test_what_is_made_of_tables_that_another_run_replaced_meanwhile_is_not_kept(
         write_labels()
     read(manager)
     write_labels()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asset", ["filtered_snapshots", "stage_labels"])
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (OSError(errno.EIO, "503 Slow Down", "s3://bucket/filtered_snapshots"), INFRASTRUCTURE),
+        (BadInput("filtered_snapshots.parquet", "lacks the column score", "make it again"), INPUT),
+    ],
+    ids=[INFRASTRUCTURE, INPUT],
+)
+def test_a_failure_around_an_asset_is_told_and_tried_again_as_its_own(
+    world: World, asset: str, error: Exception, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its tables are written, and while its inputs are read."""
+    world.materialize(["filtered_snapshots"], RUN)
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(LocalStorage, "writing" if asset == "filtered_snapshots" else "fetch", fail)
+    result = world.run([asset], RUN)
+    run = world.instance.get_run_by_id(result.run_id)
+    assert run is not None and not result.success
+    assert run.tags[FAULT] == fault
+    assert run.tags["dagster/retry_on_asset_or_op_failure"] == str(fault == INFRASTRUCTURE).lower()
+    told = "s3://bucket/filtered_snapshots: 503 Slow Down; mend that" if fault == INFRASTRUCTURE else str(error)
+    assert failure(result).startswith(told)
