@@ -98,7 +98,9 @@ def arrivals_sensor(student_runs: Path, automation: Callable[[], AutomationSetti
         try:
             looks = look_around(student_runs, _from_cursor(context.cursor), time.time(), automation().quiet_seconds)
         except OSError as error:
-            return dg.SensorResult(skip_reason=f"{student_runs}: {error.strerror}; make it, or name another folder")
+            is_none = isinstance(error, (FileNotFoundError, NotADirectoryError))
+            mend = "make it, or name another folder" if is_none else "looked at again soon"
+            return dg.SensorResult(skip_reason=f"{student_runs}: {error.strerror}; {mend}")
         for line in looks.waiting:
             context.log.info(line)
         return dg.SensorResult(

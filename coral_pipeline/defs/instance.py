@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from coral_pipeline.defs.under_way import unfinished_runs
 from coral_pipeline.errors import BadInput
 
 HOME = "dagster_home"
@@ -19,12 +20,6 @@ IN_PROCESS_RUN = "coral_pipeline/in_process_run"
 """Tag of the runs that ``coral-pipeline run`` executes itself: their own id, so that copies of it mean nothing."""
 CONFIGURATION, IN_PROCESS = "dagster.yaml", "dagster_in_process.yaml"
 """Files beside this one that are copied into the home: for the UI and its daemon, and for ``coral-pipeline run``."""
-_UNFINISHED = (
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
 
 
 @contextmanager
@@ -54,7 +49,7 @@ def instance_under(output: Path) -> Iterator[dg.DagsterInstance]:
             # hold while they wait for the event log, whose holder waits for logging's lock: a deadlock, seen. Our
             # file has no handlers, so there is nothing to configure.
             instance.get_yaml_python_handlers = tuple  # type: ignore[method-assign]
-            for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+            for run in unfinished_runs(instance):
                 if run.tags.get(IN_PROCESS_RUN) == run.run_id:
                     instance.report_run_canceled(run, message="The process that executed this run was killed.")
             yield instance

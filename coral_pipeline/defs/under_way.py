@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-UNFINISHED = (
+_UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -20,7 +20,7 @@ _KEYS_AT_ONCE = 500
 
 def unfinished_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
     """Runs that wait or are being executed."""
-    return instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
+    return instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED))
 
 
 def partitions_under_way(instance: dg.DagsterInstance) -> set[str]:

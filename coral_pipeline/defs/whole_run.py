@@ -12,6 +12,7 @@ import dagster as dg
 
 from coral_pipeline.defs.build import build_definitions
 from coral_pipeline.defs.checks import failed_checks
+from coral_pipeline.defs.dataset import DATASET
 from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.instance import IN_PROCESS_RUN
 from coral_pipeline.defs.lineage import Lineage
@@ -23,7 +24,6 @@ from coral_pipeline.student_run.layout import student_run_name
 from coral_pipeline.tables import SELECTED_ROOTS
 
 TO_ROOTS = ("filtered_snapshots", "stage_labels", "selected_roots")
-DATASET = "sft_dataset"
 ASSETS = (*TO_ROOTS, *PER_ROOT, DATASET)
 
 

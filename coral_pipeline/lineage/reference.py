@@ -13,19 +13,19 @@ OfDataset = Literal["sft", "branches"]
 Kind = Literal[OfRoot, OfDataset]
 
 FORMS = (
-    ("RUN/ROOT", "a root and its tree"),
-    ("RUN/ROOT/node/7", "node 7 of its tree"),
-    ("RUN/ROOT/edge/12", "edge 12"),
-    ("RUN/ROOT/path/1", "its candidate path of rank 1"),
-    ("RUN/ROOT/message/0.1/2/5", "the message with the id 0.1/2/5"),
-    ("RUN/ROOT/token/0.1/2/5/17", "token 17, from 0, of those that this message adds"),
-    ("RUN/sft/3", "sample 3 of the dataset, from 0: a row of sft.parquet, a line of sft.jsonl"),
-    ("RUN/sft/3/8", "message 8, from 0, of this sample"),
-    ("RUN/branches/3", "token stream 3 of the dataset, from 0: a row of branches.parquet"),
-    ("RUN/branches/3/1042", "token 1042, from 0, of this stream"),
+    "RUN/ROOT",
+    "RUN/ROOT/node/7",
+    "RUN/ROOT/edge/12",
+    "RUN/ROOT/path/1",
+    "RUN/ROOT/message/0.1/2/5",
+    "RUN/ROOT/token/0.1/2/5/17",
+    "RUN/sft/3",
+    "RUN/sft/3/8",
+    "RUN/branches/3",
+    "RUN/branches/3/1042",
 )
-"""Every form of a reference, and what it means."""
-_MEND = "write one of " + ", ".join(form for form, _ in FORMS)
+"""Every form of a reference; `coral-pipeline lineage --help` says what each means."""
+_MEND = "write one of " + ", ".join(FORMS)
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ def test_a_missing_student_run_is_told(finished: World, tmp_path: Path) -> None:
     assert isinstance(result.exception, BadInput) and "name the folder it lies in" in str(result.exception)
 
 
-@pytest.mark.parametrize("form", [form for form, _ in FORMS])
+@pytest.mark.parametrize("form", FORMS)
 def test_every_form_that_is_advertised_is_understood(form: str) -> None:
     reference = Reference.parse(form)
     assert reference.student_run == "RUN" and reference.root in ("", "ROOT")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -134,3 +136,13 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         result = evaluate(tmp_path / "gone", instance, None)
     assert "gone: No such file or directory; make it" in str(result.skip_reason)
+
+
+def test_a_disk_that_fails_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def iterdir(folder: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = evaluate(tmp_path, instance, None)
+    assert f"{tmp_path}: Input/output error; looked at again soon" in str(result.skip_reason)
