@@ -113,7 +113,7 @@ def test_a_killed_worker_is_replaced_and_the_tree_is_the_same_as_without_it(depl
     deployment.backfill(PER_ROOT, [key, undisturbed])
     wait_until(lambda: deployment.turns(key) >= 3)
     (run,) = deployment.runs(key)
-    worker = deployment.worker(run["runId"])
+    worker = deployment.dagster.worker(run["runId"])
     assert worker is not None
     os.kill(worker, signal.SIGKILL)
     wait_until(lambda: deployment.is_done(key) and deployment.is_done(undisturbed))

@@ -151,8 +151,7 @@ def test_a_tree_is_seen_while_it_grows_and_the_run_at_a_glance(dagster: Dagster,
         assert_painted(row(page, GLANCE).get_by_role("img"))
         page.screenshot(path=SCREENSHOTS / "explored_trees growing.png")
         assert_picture_opens(page, "tree so far", SCREENSHOTS / "explored_trees tree so far.png")
-
-        dagster.terminate(run)
+    dagster.terminate(run)
     assert dagster.wait_until_ended(run) == "CANCELED"
     open_partition(page, dagster, "selected_roots", key.partition("|")[0])
     assert "1 of 2 trees done, 1 stopped" in row(page, "trees so far").inner_text()
@@ -196,8 +195,7 @@ def test_a_tree_that_is_terminated_in_the_ui_goes_on_when_it_is_launched_again(d
     while turns() < 3:
         assert dagster.status(run) not in ("FAILURE", "CANCELED")
         time.sleep(0.1)
-    with dagster.held(run):
-        dagster.terminate(run)
+    dagster.terminate(run)
     assert dagster.wait_until_ended(run) == "CANCELED"
     assert not (folder / "tree.json").exists()
     before = journal.read_text()

@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +66,14 @@ class Dagster:
         )
 
     def terminate(self, run: str) -> None:
-        """Ask for the run's end as the UI does."""
-        self.ask("mutation($r: String!) {terminateRun(runId: $r) {__typename}}", r=run)
+        """Ask for the run's end as the UI does, in the middle of what its worker does."""
+        query = "mutation($r: String!) {terminateRun(runId: $r) {__typename}}"
+        with ThreadPoolExecutor() as threads:
+            with self.held(run):
+                answer = threads.submit(self.ask, query, r=run)  # comes when the worker has got the signal
+                while self.status(run) != "CANCELING":
+                    time.sleep(0.1)
+            answer.result()
 
     def wait_until_ended(self, run: str) -> str:
         while (status := self.status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
