@@ -124,19 +124,19 @@ class Table:
         ):
             yield writer
 
-    def read(self, folder: Path, only: Collection[str] | None = None) -> pa.Table:
+    def read(self, folder: Path, only: Collection[str] | None = None, filters: Any = None) -> pa.Table:
         """The table from ``folder``, its columns checked against the contract (more columns may be there).
 
-        ``only``: read these columns alone. Raises ``BadInput`` where the file is missing, is not Parquet, or lacks a
-        column or its type.
+        ``only``: read these columns alone; ``filters``: these rows, as ``pyarrow.parquet.read_table`` takes it. Raises
+        ``BadInput`` where the file is missing, is not Parquet, or lacks a column or its type.
         """
         path = folder / self.file_name
         if not path.is_file():
             raise BadInput(path, "no such table", f"make it first: it is part of {self.description}")
         columns = [column for column in self.columns if only is None or column.name in only]
         try:
-            there = set(pq.read_schema(path).names)
-            table = pq.read_table(path, columns=None if only is None else sorted(there.intersection(only)))
+            names = None if only is None else sorted({*only}.intersection(pq.read_schema(path).names))
+            table = pq.read_table(path, columns=names, filters=filters)
         except (pa.ArrowException, OSError) as error:
             raise BadInput(path, f"cannot be read as Parquet ({error})", "make it again") from error
         for column in columns:

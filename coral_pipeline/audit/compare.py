@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +77,48 @@ def compare_json(review: Review, where: str, found: Any, expected: Any, toleranc
         review.find(where, difference(found, expected))
 
 
+class Lines:
+    """A JSON Lines file that is held, line by line and piece by piece, against what it should be."""
+
+    def __init__(self, review: Review, file: str, found: Path) -> None:
+        """``file``: its name in findings; ``found``: where it is, opened when the first line is needed."""
+        self.file = file
+        self._review, self._found, self._number = review, _lines(found), 0
+
+    def expect(self, piece: Path) -> None:
+        """The next lines should be those of this file; each that differs is a finding."""
+        for line in _lines(piece):
+            self._compare(next(self._found, None), line)
+
+    def expect_end(self) -> None:
+        """No more lines should be there."""
+        for line in self._found:
+            self._compare(line, None)
+
+    def _compare(self, line: bytes | None, should_be: bytes | None) -> None:
+        self._number += 1
+        self._review.looked_at["lines"] += 1
+        if line == should_be:
+            return
+        where = f"{self.file}, line {self._number}"
+        if line is None or should_be is None:
+            self._review.find(where, "is missing" if line is None else "should not be there", kind=self.file)
+        else:
+            at = next((i for i, (a, b) in enumerate(zip(line, should_be, strict=False)) if a != b), len(should_be))
+            problem = f"differs from byte {at} on: {_around(line, at)}, expected {_around(should_be, at)}"
+            self._review.find(where, problem, kind=self.file)
+
+
 def compare_lines(review: Review, file: str, found: Path, expected: Path) -> None:
     """Hold two JSON Lines files against each other, line by line; a line that differs is a finding."""
-    with found.open("rb") as one, expected.open("rb") as other:
-        for number, (line, should_be) in enumerate(zip_longest(one, other), start=1):
-            review.looked_at["lines"] += 1
-            if line == should_be:
-                continue
-            where = f"{file}, line {number}"
-            if line is None or should_be is None:
-                review.find(where, "is missing" if line is None else "should not be there", kind=file)
-            else:
-                at = next((i for i, (a, b) in enumerate(zip(line, should_be, strict=False)) if a != b), len(should_be))
-                problem = f"differs from byte {at} on: {_around(line, at)}, expected {_around(should_be, at)}"
-                review.find(where, problem, kind=file)
+    lines = Lines(review, file, found)
+    lines.expect(expected)
+    lines.expect_end()
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
 
 
 def equal(review: Review, found: Any, expected: Any, tolerance: float = 0.0) -> bool:
