@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from coral_pipeline import provenance
+from coral_pipeline import content, provenance
 from coral_pipeline.defs import versions
 from coral_pipeline.defs.folders import PER_ROOT, TREES, Folders
 from coral_pipeline.defs.latest import latest_tags
@@ -57,7 +57,7 @@ class Lineage:
         made = provenance.read(folder)
         if made and not any(provenance.changes(made, folder)):
             return made.version
-        return versions.folder_version(TABLES[asset], folder)
+        return content.folder_version(TABLES[asset], folder)
 
     def seal(self, asset: str, key: str) -> str | None:
         """Which making of the partition lies there: the same contents may come and go while they are read."""
@@ -83,7 +83,7 @@ class Lineage:
     def tags(self, asset: str, inputs: Sequence[str]) -> dict[str, str]:
         """Of a root's materialization, made from inputs of these versions."""
         method = versions.method_version(asset, versions.settings_used(asset, self.settings))
-        return {INPUTS: inputs[0] if asset == TREES else versions.combined(*inputs), METHOD: method}
+        return {INPUTS: inputs[0] if asset == TREES else content.combined(*inputs), METHOD: method}
 
     def stale(self, key: RootKey, instance: dg.DagsterInstance) -> tuple[str, ...]:
         """The root's assets that are not what would be made now, and all that are made from them."""
@@ -112,7 +112,7 @@ class Lineage:
         for asset, tags in made.items():
             if not self._is_intact(asset, key, tags):
                 return ()
-            if inputs and tags[INPUTS] != versions.combined(*(one.version for one in inputs)):
+            if inputs and tags[INPUTS] != content.combined(*(one.version for one in inputs)):
                 return ()
             inputs.append(Input(asset=asset, partition=str(key), version=tags[versions.DATA_VERSION_TAG]))
         return tuple(inputs)
@@ -131,7 +131,7 @@ class Lineage:
             return False
 
     def _root_version(self, key: RootKey) -> str:
-        return versions.root_version(read_root(self.folders.root(key)))
+        return content.root_version(read_root(self.folders.root(key)))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Making:
             if self.lineage.now(one.asset, one.partition) != (one, seal):
                 raise Changed(f"{one.asset} of {one.partition}", "changed meanwhile")
         return self._plan(
-            version=versions.folder_version(TABLES[self.asset], folder),
+            version=content.folder_version(TABLES[self.asset], folder),
             folders=_copied(folder) if self.asset == SELECTED_ROOTS.name else {},
         )
 
@@ -193,8 +193,8 @@ class Making:
 def _copied(folder: Path) -> dict[str, str]:
     """Versions of the copied folders that lie with a table of selected roots."""
     roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
-    copied = {root: versions.root_version(read_root(folder / root)) for root in roots}
-    return copied | {TASK_FOLDER: versions.task_version(folder / TASK_FOLDER)}
+    copied = {root: content.root_version(read_root(folder / root)) for root in roots}
+    return copied | {TASK_FOLDER: content.task_version(folder / TASK_FOLDER)}
 
 
 def _require_verdict(error: Exception) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from coral_pipeline import tables
+from coral_pipeline import content, tables
 from coral_pipeline.credit import estimator_named, prepare, value_model_named
 from coral_pipeline.credit.tokens import write_tokens
 from coral_pipeline.defs import pages, versions
@@ -99,7 +99,7 @@ def ranked_paths(
     with folders.writing(PATHS, str(key), making.describe) as out:
         tables.RANKED_PATHS.write(ranked, out)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versions.tables_version({"ranked_paths": ranked})),
+        data_version=dg.DataVersion(content.tables_version({"ranked_paths": ranked})),
         tags=making.tags,
         metadata=pages.paths_page(
             ranked,
@@ -160,7 +160,7 @@ def _report_finished(context: dg.AssetExecutionContext, key: RootKey, tags: Mapp
     """Report the version of all finished roots of the Student run; ``tags`` are those this root is about to get."""
     roots = list(map(str, roots_of(key.student_run, context.instance)))
     made = latest_tags(ADVANTAGES, roots, context.instance) | {str(key): tags}
-    version = versions.combined(
+    version = content.combined(
         *(
             f"{root} {told[INPUTS]} {told[versions.DATA_VERSION_TAG]}"
             for root, told in sorted(made.items())

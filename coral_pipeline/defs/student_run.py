@@ -3,7 +3,7 @@
 import dagster as dg
 import pyarrow as pa
 
-from coral_pipeline import provenance
+from coral_pipeline import content, provenance
 from coral_pipeline.defs import pages, versions
 from coral_pipeline.defs.failures import plainly
 from coral_pipeline.defs.folders import Folders
@@ -37,7 +37,7 @@ def filtered_snapshots(context: dg.AssetExecutionContext, folders: Folders) -> d
     tables = {"filtered_snapshots": run.filtered, "rejected_snapshots": run.rejected}
     return dg.MaterializeResult(
         value=tables,
-        data_version=dg.DataVersion(versions.tables_version(tables)),
+        data_version=dg.DataVersion(content.tables_version(tables)),
         metadata=pages.snapshots_page(run),
     )
 
@@ -57,7 +57,7 @@ def stage_labels(
     tables = {"stage_labels": labels}
     return dg.MaterializeResult(
         value=tables,
-        data_version=dg.DataVersion(versions.tables_version(tables)),
+        data_version=dg.DataVersion(content.tables_version(tables)),
         metadata=pages.stages_page(labels, direction),
     )
 
@@ -94,9 +94,9 @@ def selected_roots(
     short = shortages(accounts, settings.selection)
     for sentence in short:
         context.log.warning(sentence)
-    table_version = versions.tables_version({SELECTED_ROOTS.name: roots})
+    table_version = content.tables_version({SELECTED_ROOTS.name: roots})
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versions.combined(table_version, *root_versions)),
+        data_version=dg.DataVersion(content.combined(table_version, *root_versions)),
         metadata=pages.roots_page(
             labels, roots, accounts, short, [other.root for other in dropped], read_direction(student_run)
         )

@@ -1,4 +1,4 @@
-"""Versions: of what an asset holds (from its contents), and of what made it (code, settings, inputs)."""
+"""Versions of what makes an asset: its code and settings. Those of what it holds are in ``content``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coral_pipeline.content import combined as combined
 from coral_pipeline.content import digest_of
-from coral_pipeline.content import folder_version as folder_version
-from coral_pipeline.content import root_version as root_version
-from coral_pipeline.content import tables_version as tables_version
-from coral_pipeline.content import task_version as task_version
 from coral_pipeline.credit.tokenizers import name_of
 from coral_pipeline.settings import OF_TEACHER, UNDECIDING, PipelineSettings
 
