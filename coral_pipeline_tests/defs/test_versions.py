@@ -12,14 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coral_pipeline.defs.versions import (
-    CODE,
-    code_version,
-    folder_version,
-    root_version,
-    settings_recorded,
-    tables_version,
-)
+from coral_pipeline.content import folder_version, root_version, tables_version
+from coral_pipeline.defs.versions import CODE, code_version, settings_recorded
 from coral_pipeline.provenance import deciding
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import UNDECIDING, EmbeddedSettings, OpenCodeSettings, PipelineSettings
