@@ -20,7 +20,6 @@ from coral_pipeline_tests.defs.test_exploring import exploring
 
 NOTE = """
 import sys, types
-from coral_pipeline.defs.exploring import end_nights
 from coral_pipeline.defs.workers import note_worker
 noted = types.SimpleNamespace(add_run_tags=lambda run_id, tags: print(*tags.values(), flush=True))
 run = types.SimpleNamespace(run_id=sys.argv[1])
