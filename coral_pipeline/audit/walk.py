@@ -53,16 +53,23 @@ class Account:
 class Audit:
     """The audit of what lies under ``output`` and was made from one Student run."""
 
-    def __init__(self, output: Path, student_run: Path, recompute: bool = False, tokenizer: str | None = None) -> None:
+    def __init__(
+        self,
+        output: Path,
+        student_run: Path,
+        recompute: bool = False,
+        tokenizer: str | None = None,
+        name: str | None = None,
+    ) -> None:
         """Raises ``BadInput`` where ``student_run`` is none, or nothing was made from it under ``output``.
 
-        ``tokenizer``: as in ``Source``.
+        ``tokenizer``: as in ``Source``. ``name``: under which the output knows the Student run; None: its folder's.
         """
         if not (student_run / SNAPSHOTS_FOLDER).is_dir():
             raise BadInput(
                 student_run, f"has no {SNAPSHOTS_FOLDER}, so it is no Student run", "name a Student run's folder"
             )
-        self.name = student_run_name(student_run)
+        self.name = name or student_run_name(student_run)
         self.account = Account()
         self._output = output
         self._told: set[str] = set()

@@ -42,8 +42,9 @@ def audit(
     from coral_pipeline.cli.console import track
     from coral_pipeline.storage import output_folder
 
-    with output_folder(out, student_run.resolve().name) as folder:
-        auditing = Audit(folder, student_run, recompute, tokenizer)
+    name = known_name(student_run, out)
+    with output_folder(out, name) as folder:
+        auditing = Audit(folder, student_run, recompute, tokenizer, name)
         for line in auditing.strays():
             typer.echo(line)
         for task in track(auditing.tasks(), f"auditing {auditing.name}"):
@@ -61,3 +62,16 @@ def audit(
         typer.echo(f"{account.findings} differences found")
         raise typer.Exit(1)
     typer.echo("no difference found" + ("" if recompute else "; --recompute also computes every number anew"))
+
+
+def known_name(student_run: Path, out: str) -> str:
+    """The name under which ``out`` knows a Student run: that of the link it is reached by, else its folder's.
+
+    The sensor ``arrivals`` goes by the first, `run` and `select` by the second.
+    """
+    from coral_pipeline.storage import open_storage
+    from coral_pipeline.student_run.layout import student_run_name, unicode_text
+    from coral_pipeline.tables import FILTERED_SNAPSHOTS
+
+    link = unicode_text(student_run.absolute().name)
+    return link if link in open_storage(out).partitions(FILTERED_SNAPSHOTS.name) else student_run_name(student_run)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coral_pipeline.cli.audit import known_name
 from coral_pipeline.cli.run import DEFAULT_OUTPUT
 
 
@@ -45,13 +46,12 @@ def report(
     from coral_pipeline.report.page.reading import Outputs, read_run
     from coral_pipeline.settings import ReportSettings
     from coral_pipeline.storage import is_url, output_folder
-    from coral_pipeline.student_run.layout import student_run_name
     from coral_pipeline.tables import text_file
 
     settings = ReportSettings()
     if max_megabytes is not None:
         settings = ReportSettings(transcript_bytes=round(max_megabytes * 1e6))
-    name = student_run_name(student_run)
+    name = known_name(student_run, out)
     with output_folder(out, name) as folder:
         run = read_run(Outputs(folder, name))
         page = report_page(run, settings, datetime.now(UTC), lambda roots: track(roots, "trees"))

@@ -47,6 +47,17 @@ def test_what_was_made_is_clean(finished: World) -> None:
     assert "0 files" not in counts and "turns" in counts
 
 
+def test_a_student_run_behind_a_link_has_the_name_its_output_knows(finished: World, tmp_path: Path) -> None:
+    run = finished.folders.student_run(RUN)
+    (tmp_path / "latest").symlink_to(run)  # as `run` takes it: by its folder's name
+    assert audit(finished, student_run=tmp_path / "latest").exit_code == 0
+    shutil.copytree(run, tmp_path / "elsewhere", symlinks=True)
+    (tmp_path / RUN).symlink_to("elsewhere")  # as the sensor `arrivals` sees it: by the link's name
+    assert audit(finished, student_run=tmp_path / RUN).exit_code == 0
+    with pytest.raises(BadInput, match="made from the Student run elsewhere"):
+        raise_what(audit(finished, student_run=tmp_path / "elsewhere"))
+
+
 def test_it_writes_nothing(finished: World) -> None:
     def state() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in finished.folder.rglob("*")}
