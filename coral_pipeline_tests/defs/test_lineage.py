@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from coral_pipeline import tables
-from coral_pipeline.defs.folders import PER_ROOT
+from coral_pipeline import provenance, tables
+from coral_pipeline.defs import student_run
+from coral_pipeline.defs.folders import PER_ROOT, TREES
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.defs.progress import SearchControl
+from coral_pipeline.defs.retries import FAULT, INFRASTRUCTURE, INPUT
+from coral_pipeline.errors import BadInput
+from coral_pipeline.storage.local import LocalStorage
 from coral_pipeline_tests.defs.test_interruption import stopping_in_round
-from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, settings
+from coral_pipeline_tests.defs.test_retries import because
+from coral_pipeline_tests.defs.world import RUN, TO_ROOTS, World, failure, settings
 
 pytestmark = pytest.mark.slow
 
@@ -140,3 +151,90 @@ def test_making_a_finished_root_again_changes_no_version(finished: World) -> Non
         assert {name: after[name] for name in before[asset] if "version" in name and "timestamp" not in name} == {
             name: value for name, value in before[asset].items() if "version" in name and "timestamp" not in name
         }
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (OSError(errno.ESTALE, "Stale file handle"), INFRASTRUCTURE),
+        (because(BadInput("nodes.parquet", "cannot be read", "see"), OSError(errno.EMFILE, "")), INFRASTRUCTURE),
+        (PermissionError(errno.EACCES, "Permission denied"), INPUT),
+    ],
+    ids=["outage", "wrapped", "refusal"],
+)
+def test_a_root_that_cannot_be_had_is_neither_left_out_nor_made_again(
+    finished: World, error: Exception, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, lineage, fetch = finished.keys[1], finished.lineage, LocalStorage.fetch
+    looks = [
+        lambda: lineage.stale(key, finished.instance),
+        lambda: lineage.whole(finished.keys, finished.instance),
+        lambda: lineage.is_damaged(TREES, key, finished.instance),
+        lambda: lineage.making(TREES, key, "").is_done,
+    ]
+
+    def fail(storage: LocalStorage, asset: str, partition: str, *copied: str) -> Path:
+        if partition == str(key):
+            raise error
+        return fetch(storage, asset, partition, *copied)
+
+    monkeypatch.setattr(LocalStorage, "fetch", fail)
+    for look in looks:
+        with pytest.raises(type(error)):
+            look()
+    result = finished.run(["sft_dataset"], RUN)
+    run = finished.instance.get_run_by_id(result.run_id)
+    assert not result.success and run is not None and run.tags[FAULT] == fault
+
+
+def test_every_root_is_hashed_before_it_is_read_and_after_and_no_more(
+    finished: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed, changes = Counter[tuple[str, str]](), provenance.changes
+
+    def count(made: provenance.Provenance, folder: Path) -> Iterator[str]:
+        hashed[made.asset, made.partition] += 1
+        return changes(made, folder)
+
+    monkeypatch.setattr(provenance, "changes", count)
+    finished.materialize(["sft_dataset"], RUN)
+    assert {hashed[asset, str(key)] for asset in PER_ROOT for key in finished.keys} == {2}
+    hashed.clear()
+    assert finished.lineage.stale(finished.keys[0], finished.instance) == ()
+    assert {hashed[asset, str(finished.keys[0])] for asset in PER_ROOT} == {1}
+
+
+@pytest.mark.parametrize("others", [True, False], ids=["others", "the same"])
+def test_roots_of_snapshots_that_were_made_anew_meanwhile_are_not_kept(
+    world: World, others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.materialize(TO_ROOTS[:2], RUN)
+    select_roots = student_run.select_roots
+
+    def meanwhile(*arguments: Any) -> pa.Table:
+        roots = select_roots(*arguments)
+        if others:
+            shutil.rmtree(next(world.folders.student_run(RUN).glob("all_snapshots/*")))
+        world.materialize(TO_ROOTS[:1], RUN)
+        return roots
+
+    with monkeypatch.context() as patch:
+        patch.setattr(student_run, "select_roots", meanwhile)
+        result = world.run(TO_ROOTS[2:], RUN)
+    assert failure(result) == f"filtered_snapshots of {RUN}: changed meanwhile; run it again"
+    assert world.folders.storage.provenance("selected_roots", RUN) is None and not world.keys
+
+
+def test_a_tree_from_before_a_setting_joined_with_its_default_is_current(finished: World) -> None:
+    key = finished.keys[0]
+    folder = finished.folders.asset(TREES, str(key))
+    made = provenance.read(folder)
+    assert made is not None
+    try:
+        for setting, is_done in (({}, True), ({"exempt_depth": 9}, False), ({"of an earlier version": 1}, False)):
+            search = {name: value for name, value in made.settings["search"].items() if name != "exempt_depth"}
+            then = {**made.settings, "search": search | setting}
+            provenance.write(made.model_copy(update={"settings": then}), folder)
+            assert finished.lineage.making(TREES, key, "").is_done is is_done
+    finally:
+        provenance.write(made, folder)
