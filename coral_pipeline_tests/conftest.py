@@ -1,11 +1,16 @@
-"""What several rooms of the tests start from: the genuine CORAL runs that come with the project."""
+"""What several rooms of the tests start from: the genuine CORAL runs that come with the project, and a browser."""
 
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -27,3 +32,12 @@ def coral_run_tour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def coral_run_circle_packing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three agents, maximise the radii of ten circles: 108 attempts, 10 crashed, 2 without a checkpoint. Likewise."""
     return _unpacked("circle-packing", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")  # playwright's loop, while it runs, is in the way of others
+def browser() -> Iterator[Browser]:
+    """A Chromium without a network."""
+    from coral_pipeline_tests.browser import chromium
+
+    with chromium() as browser:
+        yield browser

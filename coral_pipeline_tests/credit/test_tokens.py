@@ -30,11 +30,6 @@ END = ByteTokenizer.ids["<|end|>"]
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_talking_tree(tmp_path_factory.mktemp("tree"))
-
-
-@pytest.fixture(scope="module")
 def written(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("credit")
     write_tokens(tree, ADVANTAGES, out)

@@ -32,11 +32,6 @@ from coral_pipeline_tests.transcripts import (
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_talking_tree(tmp_path_factory.mktemp("tree"))
-
-
-@pytest.fixture(scope="module")
 def chatml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tokenizer(tmp_path_factory.mktemp("chatml"), CHATML, merges=["n g", "Ċ Ċ"])
 

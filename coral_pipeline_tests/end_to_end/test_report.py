@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,10 @@ from playwright.sync_api import Browser
 
 from coral_pipeline import tables
 from coral_pipeline.report.page.diffs import combined
-from coral_pipeline_tests.browser import SCREENSHOTS, chromium, opened, sideways
+from coral_pipeline_tests.browser import SCREENSHOTS, opened, sideways
 from coral_pipeline_tests.end_to_end.conftest import TOUR, Finished, coral_pipeline
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -32,14 +32,6 @@ from coral_pipeline_tests.search.on_disk import contents, explore, journal, talk
 SECTIONS = {"simulated": SimulationSettings(), "embedded": EmbeddedSettings(), "opencode": OpenCodeSettings()}
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished tree of eight edges; not to be changed."""
-    folder = tmp_path_factory.mktemp("finished")
-    explore(folder)
-    return folder
-
-
 def records(folder: Path) -> list[dict]:
     return [json.loads(line) for line in journal(folder).read_bytes().splitlines()]
 

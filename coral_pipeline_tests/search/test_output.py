@@ -18,14 +18,6 @@ from coral_pipeline_tests.search.growing import AnswerTeacher, turn
 from coral_pipeline_tests.search.on_disk import SMALL, contents, explore, journal, talkative
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished tree; not to be changed."""
-    folder = tmp_path_factory.mktemp("finished")
-    explore(folder)
-    return folder
-
-
 def test_every_table_has_the_declared_columns_with_their_descriptions(finished: Path) -> None:
     for table in tables.TABLES["explored_trees"]:
         assert pq.read_schema(finished / table.file_name).equals(table.schema, check_metadata=False)

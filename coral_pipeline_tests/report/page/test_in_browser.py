@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from coral_pipeline.report.page.page import report_page
 from coral_pipeline.report.page.reading import Outputs, read_run
 from coral_pipeline.settings import ReportSettings
 from coral_pipeline_tests.axe import axe_script
-from coral_pipeline_tests.browser import SCREENSHOTS, chromium, opened, sideways
+from coral_pipeline_tests.browser import SCREENSHOTS, opened, sideways
 from coral_pipeline_tests.report.page.runs import RUN, root_name, saying, write_root, write_selection
 
 pytestmark = pytest.mark.slow
@@ -60,12 +59,6 @@ def _hostile(row: dict) -> dict:
         "arguments": f'{{"a": "{"b" * 500}"}}',
     }
     return {**row, "content": [*saying(row, HOSTILE)["content"], call]}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
