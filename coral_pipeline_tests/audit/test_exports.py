@@ -13,7 +13,7 @@ from coral_pipeline.audit import exports
 from coral_pipeline.audit.exports import verify_exports
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.credit.tokens import write_tokens
-from coral_pipeline.export.dataset import DatasetSummary, write_dataset
+from coral_pipeline.export.dataset import DatasetSummary, Format, write_dataset
 from coral_pipeline.export.layout import RootFolders
 from coral_pipeline.tables import BRANCHES, SFT_SAMPLES, Table
 from coral_pipeline_tests.audit.damage import put_back
@@ -51,9 +51,9 @@ def test_what_was_made_is_clean_and_one_root_at_a_time_is_made_again(
 ) -> None:
     at_once: list[int] = []
 
-    def write(some: Sequence[RootFolders], *anything: Path) -> DatasetSummary:
+    def write(some: Sequence[RootFolders], out: Path, formats: Sequence[Format]) -> DatasetSummary:
         at_once.append(len(some))
-        return write_dataset(some, *anything)
+        return write_dataset(some, out, formats)
 
     monkeypatch.setattr(exports, "write_dataset", write)
     assert found(dataset, roots) == []

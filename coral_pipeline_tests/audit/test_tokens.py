@@ -10,6 +10,7 @@ from coral_pipeline import tables
 from coral_pipeline.audit import credit
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.credit.preparation import prepare
+from coral_pipeline.credit.tokenizers import ByteTokenizer
 from coral_pipeline.credit.tokens import write_tokens
 from coral_pipeline.defs.versions import settings_recorded
 from coral_pipeline.settings import PipelineSettings
@@ -91,8 +92,12 @@ def test_names_that_no_folder_can_have_had_are_looked_up(
     tree: Path, batch: Path, monkeypatch: pytest.MonkeyPatch, recorded: str, at_hand: str | None, used: str
 ) -> None:
     asked: list[str] = []
-    load = credit.load_tokenizer
-    monkeypatch.setattr(credit, "load_tokenizer", lambda name: asked.append(name) or load("byte"))
+
+    def load(name: str) -> ByteTokenizer:
+        asked.append(name)
+        return ByteTokenizer()
+
+    monkeypatch.setattr(credit, "load_tokenizer", load)
     verify(tree, batch, recorded, at_hand)
     assert asked == [used]
 
