@@ -62,6 +62,7 @@ def explore(
     from coral_pipeline.errors import BadInput
     from coral_pipeline.search.explore import WORK_FOLDER, explore_root
     from coral_pipeline.search.root_folder import read_root
+    from coral_pipeline.settings import TeacherSettings
     from coral_pipeline.settings_file import read_settings, with_opencode
     from coral_pipeline.teacher.protocol import Stopped
     from coral_pipeline.teacher.registry import TEACHERS, TeacherRequest, open_teacher
@@ -72,24 +73,14 @@ def explore(
     chosen = with_opencode(read_settings(settings), endpoint, model)
     api_key = os.environ.get(chosen.opencode.api_key_variable, "")
     chosen = _with_width(chosen, width, teacher, api_key)
+    chosen = chosen.model_copy(update={"teacher": TeacherSettings(name=teacher, seed=seed, script=script)})
     root = read_root(root_dir, _direction(direction))
     for notice in root.notices:
         typer.echo(f"note: {notice}", err=True)
     if out.resolve().is_relative_to(root.path):
         raise BadInput(out, "lies in the root folder, which is never written to", "choose another --out")
-    request = TeacherRequest(
-        root_dir=root.path,
-        root_score=root.node.score,
-        direction=root.direction,
-        task_dir=root.task,
-        workdir=out / WORK_FOLDER / "teacher",
-        seed=seed,
-        script=script,
-        simulation=chosen.simulation,
-        embedded=chosen.embedded,
-        opencode=chosen.opencode,
-        api_key=api_key,
-    )
+    workdir = out / WORK_FOLDER / "teacher"
+    request = TeacherRequest(root.path, root.node.score, root.direction, root.task, workdir, chosen, api_key)
     with stop_on_signals() as stop, TreeView() as view:
         try:
             summary = explore_root(

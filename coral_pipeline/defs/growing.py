@@ -60,19 +60,9 @@ class Plot:
         if copied and copied != version:
             raise BadInput(root.path, "is not as it was copied", "choose the roots anew")
         out = folders.asset(TREES, str(key))
-        request = TeacherRequest(
-            root_dir=root.path,
-            root_score=root.node.score,
-            direction=root.direction,
-            task_dir=root.task,
-            workdir=out / WORK_FOLDER / "teacher",
-            seed=settings.teacher.seed,
-            script=settings.teacher.script,
-            simulation=settings.simulation,
-            embedded=settings.embedded,
-            opencode=settings.opencode,
-            api_key=os.environ.get(settings.opencode.api_key_variable, ""),
-        )
+        api_key = os.environ.get(settings.opencode.api_key_variable, "")
+        workdir = out / WORK_FOLDER / "teacher"
+        request = TeacherRequest(root.path, root.node.score, root.direction, root.task, workdir, settings, api_key)
         teacher = open_teacher(settings.teacher.name, request)
         return cls(key, root, teacher, settings, out, folders.storage)
 

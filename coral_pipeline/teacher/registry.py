@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import Direction, EmbeddedSettings, OpenCodeSettings, SimulationSettings
+from coral_pipeline.settings import Direction, PipelineSettings
 from coral_pipeline.teacher.protocol import Teacher
 
 
@@ -23,12 +23,8 @@ class TeacherRequest:
     """Folder with the task's ``task.yaml`` and perhaps ``grader/``; None: not found."""
     workdir: Path
     """Where the Teacher keeps its states; not yet there, and perhaps in use by another process until the first fork."""
-    seed: int = 0
-    script: Path | None = None
-    """Script of the scripted teacher."""
-    simulation: SimulationSettings = field(default_factory=SimulationSettings)
-    embedded: EmbeddedSettings = field(default_factory=EmbeddedSettings)
-    opencode: OpenCodeSettings = field(default_factory=OpenCodeSettings)
+    settings: PipelineSettings = field(default_factory=PipelineSettings)
+    """Of all Teachers, and in ``teacher`` their seed and script."""
     api_key: str = field(default="", repr=False)
     """Key of the opencode teacher's model endpoint."""
 
@@ -43,30 +39,32 @@ def open_teacher(name: str, request: TeacherRequest) -> Teacher:
 def _scripted(request: TeacherRequest) -> Teacher:
     from coral_pipeline.teacher.scripted import ScriptedTeacher
 
-    if request.script is None:
+    script = request.settings.teacher.script
+    if script is None:
         raise BadInput("teacher scripted", "has no script", "give one with --script FILE")
-    return ScriptedTeacher(request.script)
+    return ScriptedTeacher(script)
 
 
 def _simulated(request: TeacherRequest) -> Teacher:
     from coral_pipeline.teacher.simulated import SimulatedTeacher
 
-    return SimulatedTeacher(request.simulation, request.root_score, request.direction, request.seed)
+    settings = request.settings
+    return SimulatedTeacher(settings.simulation, request.root_score, request.direction, settings.teacher.seed)
 
 
 def _embedded(request: TeacherRequest) -> Teacher:
     from coral_pipeline.teacher.embedded import EmbeddedTeacher
 
-    return EmbeddedTeacher.open(
-        request.root_dir, request.task_dir, request.workdir, request.seed, request.embedded, request.direction
-    )
+    seed, settings = request.settings.teacher.seed, request.settings.embedded
+    return EmbeddedTeacher.open(request.root_dir, request.task_dir, request.workdir, seed, settings, request.direction)
 
 
 def _opencode(request: TeacherRequest) -> Teacher:
     from coral_pipeline.teacher.opencode.teacher import OpenCodeTeacher
 
+    settings = request.settings.opencode
     return OpenCodeTeacher.open(
-        request.root_dir, request.task_dir, request.workdir, request.opencode, request.api_key, request.direction
+        request.root_dir, request.task_dir, request.workdir, settings, request.api_key, request.direction
     )
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import OpenCodeSettings
+from coral_pipeline.settings import OpenCodeSettings, PipelineSettings, TeacherSettings
 from coral_pipeline.teacher.registry import TEACHERS, TeacherRequest, open_teacher
 from coral_pipeline_tests.teacher.opencode.roots import make_root
 
 
 def request(folder: Path, script: Path | None = None) -> TeacherRequest:
-    return TeacherRequest(folder, 1.0, "maximize", None, folder / "states", script=script)
+    settings = PipelineSettings(teacher=TeacherSettings(script=script))
+    return TeacherRequest(folder, 1.0, "maximize", None, folder / "states", settings)
 
 
 def test_a_teacher_has_the_name_it_is_asked_for_by(tmp_path: Path) -> None:
@@ -28,8 +29,8 @@ def test_a_teacher_has_the_name_it_is_asked_for_by(tmp_path: Path) -> None:
 def test_a_real_teacher_explores_in_the_direction_of_the_search(tmp_path: Path, name: str) -> None:
     """Whatever task.yaml says: here that more is better."""
     root, task = make_root(tmp_path)
-    settings = OpenCodeSettings(endpoint="http://127.0.0.1:1/v1", model="m", opencode_command="/bin/true")
-    asked = TeacherRequest(root, 1.0, "minimize", task, tmp_path / "states", opencode=settings)
+    opencode = OpenCodeSettings(endpoint="http://127.0.0.1:1/v1", model="m", opencode_command="/bin/true")
+    asked = TeacherRequest(root, 1.0, "minimize", task, tmp_path / "states", PipelineSettings(opencode=opencode))
     teacher: Any = open_teacher(name, asked)
     assert teacher._grounds.task.config.grader.direction == "minimize"
     if name == "opencode":
