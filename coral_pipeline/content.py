@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from coral_pipeline.search.root_folder import RootFolder
 from coral_pipeline.student_run.layout import GRADER_FOLDER, METADATA_FILE, PRIVATE_FOLDER, TASK_FILE
@@ -31,9 +30,12 @@ def tables_version(contents: Mapping[str, pa.Table]) -> str:
 
 
 def folder_version(tables: Iterable[Table], folder: Path) -> str:
-    """The same version, of the tables as they lie in a folder, of which a few rows at a time are held."""
-    files = sorted((table.name, folder / table.file_name) for table in tables)
-    return _rows_version((name, _batches(path)) for name, path in files)
+    """The same version, of the tables as they lie in a folder, of which a few rows at a time are held.
+
+    Raises ``BadInput`` where one is missing or is not Parquet.
+    """
+    by_name = sorted(tables, key=lambda table: table.name)
+    return _rows_version((table.name, table.batches(folder, _ROWS)) for table in by_name)
 
 
 def root_version(root: RootFolder) -> str:
@@ -80,11 +82,6 @@ def combined(*parts: str) -> str:
 def digest_of(value: Any) -> str:
     """Version of a JSON value."""
     return _short(hashlib.sha256(_canonical(value)))
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=_ROWS)
 
 
 def _rows_version(contents: Iterable[tuple[str, Iterable[pa.RecordBatch]]]) -> str:

@@ -130,15 +130,10 @@ class Table:
         ``only``: read these columns alone; ``filters``: these rows, as ``pyarrow.parquet.read_table`` takes it. Raises
         ``BadInput`` where the file is missing, is not Parquet, or lacks a column or its type.
         """
-        path = folder / self.file_name
-        if not path.is_file():
-            raise BadInput(path, "no such table", f"make it first: it is part of {self.description}")
         columns = [column for column in self.columns if only is None or column.name in only]
-        try:
+        with self._file(folder) as path:
             names = None if only is None else sorted({*only}.intersection(pq.read_schema(path).names))
             table = pq.read_table(path, columns=names, filters=filters)
-        except (pa.ArrowException, OSError) as error:
-            raise BadInput(path, f"cannot be read as Parquet ({error})", "make it again") from error
         for column in columns:
             if column.name not in table.column_names and column.joined_later:
                 table = table.append_column(column.name, pa.nulls(len(table), column.type))
@@ -154,6 +149,25 @@ class Table:
                         path, f"column {column.name} is {found}, expected {column.type}", "make it again"
                     ) from error
         return table
+
+    def batches(self, folder: Path, rows: int) -> Iterator[pa.RecordBatch]:
+        """The table as it lies in ``folder``, whatever its columns are, at most so many rows at a time.
+
+        Raises ``BadInput`` where the file is missing or is not Parquet.
+        """
+        with self._file(folder) as path, pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=rows)
+
+    @contextlib.contextmanager
+    def _file(self, folder: Path) -> Iterator[Path]:
+        """The file, which is read in the block."""
+        path = folder / self.file_name
+        if not path.is_file():
+            raise BadInput(path, "no such table", f"make it first: it is part of {self.description}")
+        try:
+            yield path
+        except (pa.ArrowException, OSError) as error:
+            raise BadInput(path, f"cannot be read as Parquet ({error})", "make it again") from error
 
     def rows(self, folder: Path) -> list[dict[str, Any]]:
         """The table from ``folder`` as one dict per row, with plain Python values."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 
 from coral_pipeline import content, provenance
 from coral_pipeline.defs import versions
@@ -126,7 +125,7 @@ class Lineage:
         """Whether the partition was made and its tables are as they were then."""
         try:
             return INPUTS in made and made[versions.DATA_VERSION_TAG] == self.content(asset, key)
-        except (OSError, pa.ArrowException, BadInput) as error:
+        except (OSError, BadInput) as error:
             _require_verdict(error)
             return False
 

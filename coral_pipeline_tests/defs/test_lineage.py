@@ -239,3 +239,15 @@ def test_a_tree_from_before_a_setting_joined_with_its_default_is_current(finishe
             assert finished.lineage.making(TREES, key, "").is_done is is_done
     finally:
         provenance.write(made, folder)
+
+
+def test_an_input_that_is_missing_or_damaged_is_told_in_one_line(world: World) -> None:
+    filtered = world.folders.asset("filtered_snapshots", RUN) / tables.FILTERED_SNAPSHOTS.file_name
+    told = failure(world.run(["selected_roots"], RUN))
+    assert told.startswith(f"{filtered}: no such table; make it first")
+    world.materialize(TO_ROOTS[:2], RUN)
+    filtered.write_bytes(b"PAR1")
+    result = world.run(["selected_roots"], RUN)
+    run = world.instance.get_run_by_id(result.run_id)
+    assert failure(result).startswith(f"{filtered}: cannot be read as Parquet")
+    assert run is not None and run.tags[FAULT] == INPUT, "to try it again would not mend it"
