@@ -436,7 +436,7 @@ class OpenCodeSettings(Settings):
     max_state_bytes: int = Field(default=4 << 30, ge=1 << 20)
     """Disk space a turn may add; one that adds more is ended."""
     min_free_bytes: int = Field(default=2 << 30, ge=0)
-    """Free disk space without which no turn is begun."""
+    """Free disk space without which no turn is begun, nor believed when it ends."""
     max_tree_bytes: int = Field(default=64 << 30, ge=1 << 20)
     """Disk space of a tree's states and records beyond which no turn is begun: the tree stops, and can be resumed."""
     agent_bytes: int = Field(default=620_000_000, ge=1)

@@ -95,7 +95,7 @@ def turn_rows(tree: Tree) -> Iterator[Row]:
     """The rows of ``turns.parquet``."""
     for edge in tree.edges:
         for number, turn in enumerate(edge.turns, start=1):
-            fields = turn.model_dump(exclude={"messages", "session_id", "state"})
+            fields = turn.model_dump(exclude={"messages", "session_id", "state", "tools"})
             yield {"edge_id": edge.edge_id, "turn": number, **fields}
 
 
@@ -142,6 +142,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 def _description(tree: Tree, header: Header, messages: int) -> dict[str, Any]:
     return {
         **outcome(tree, messages),
+        **_tools(tree),
         "configuration": {"search": header.settings, "teacher": header.teacher},
         "versions": {
             "coral_pipeline": version("coral-pipeline"),
@@ -150,6 +151,12 @@ def _description(tree: Tree, header: Header, messages: int) -> dict[str, Any]:
             "pyarrow": version("pyarrow"),
         },
     }
+
+
+def _tools(tree: Tree) -> dict[str, Any]:
+    """The tools the agents were given, where the Teacher tells them."""
+    told = next((turn.tools for edge in tree.edges for turn in edge.turns if turn.tools), None)
+    return {} if told is None else {"tools": told}
 
 
 def outcome(tree: Tree, messages: int) -> dict[str, Any]:

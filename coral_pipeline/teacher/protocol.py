@@ -108,6 +108,8 @@ class Turn(_Record):
     """The Teacher's own name of the state after this turn; later forks start from it. Must outlive the process."""
     messages: tuple[Message, ...] = ()
     """What this turn added to the session, in order."""
+    tools: tuple[dict[str, Any], ...] | None = None
+    """Definitions of the tools the agent was given, as OpenAI has them; told by first turns alone. None: not told."""
 
 
 class EdgeRequest(_Record):

@@ -10,7 +10,7 @@ from typing import Any
 from coral_pipeline.settings import Direction, orient
 from coral_pipeline.teacher.opencode.calls import Call, prompt_text, shared_share, with_tokens, write_calls
 from coral_pipeline.teacher.opencode.packed import pack, unpacked
-from coral_pipeline.teacher.opencode.states import PROMPT_FILE, State
+from coral_pipeline.teacher.opencode.states import PROMPT_FILE, ROOT, State
 from coral_pipeline.teacher.opencode.turns import Worked
 from coral_pipeline.teacher.protocol import ContentPart, Message, Turn
 
@@ -33,8 +33,8 @@ def next_state(name: str, parent: State, worked: Worked, direction: Direction) -
     return parent.model_copy(
         update={
             "name": name,
-            "session_id": worked.session.info.id,
-            "last_message": entries[-1].info.id if entries else parent.last_message,
+            "session_id": worked.session.info.id if worked.is_kept else None,
+            "last_message": entries[-1].info.id if worked.is_kept else None,
             "best_score": max(known, key=lambda score: orient(score, direction), default=None),
             "commit_hash": parent.commit_hash if graded is None else graded.commit,
             "released": False,
@@ -43,8 +43,8 @@ def next_state(name: str, parent: State, worked: Worked, direction: Direction) -
     )
 
 
-def turn_of(worked: Worked, state: State, messages: tuple[Message, ...]) -> Turn:
-    """The Turn that the search is told of."""
+def turn_of(worked: Worked, state: State, messages: tuple[Message, ...], is_first: bool) -> Turn:
+    """The Turn that the search is told of; the first one of a path also tells what tools there are."""
     graded, transcript = worked.graded, worked.transcript
     verdict = None if graded is None else graded.verdict
     return Turn(
@@ -60,21 +60,34 @@ def turn_of(worked: Worked, state: State, messages: tuple[Message, ...]) -> Turn
         knowledge_write=transcript.knowledge.write,
         context_tokens=worked.context_tokens,
         seconds=worked.seconds,
-        session_id=state.session_id,
+        session_id=worked.session.info.id,
         state=state.name,
         messages=messages,
+        tools=_tools(worked) if is_first else None,
     )
 
 
 def messages_of(worked: Worked, parent: State) -> tuple[Message, ...]:
-    """The turn's messages with exact tokens; a session's first turn begins with the system prompt it was given."""
+    """The turn's messages with exact tokens; a path's first turn begins with the system prompt it was given."""
     messages = with_tokens(worked.transcript.messages, worked.calls)
-    if parent.session_id is not None or not worked.calls:
+    request = _first_request(worked)
+    if parent.name != ROOT or not request:
         return messages
-    first = json.loads(worked.calls[0].request)["messages"][0]
+    first = request["messages"][0]
     if first["role"] != "system" or not isinstance(first["content"], str):
         return messages
     return (Message(role="system", content=(ContentPart(type="text", text=first["content"]),)), *messages)
+
+
+def _tools(worked: Worked) -> tuple[dict[str, Any], ...] | None:
+    tools = _first_request(worked).get("tools")
+    return tuple(tools) if isinstance(tools, list) else None
+
+
+def _first_request(worked: Worked) -> dict[str, Any]:
+    """What the model was asked first; {} where it was not, or that was too much to keep."""
+    request: dict[str, Any] = json.loads(worked.calls[0].request or b"{}") if worked.calls else {}
+    return request
 
 
 def keep_for_audit(place: Path, worked: Worked, parent_place: Path, key: str) -> None:

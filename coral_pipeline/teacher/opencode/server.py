@@ -35,6 +35,14 @@ _LISTENING = "listening on"
 _POLL_SECONDS = 0.05
 _END_SECONDS = 20.0
 _LOG_TAIL = 2000
+_KILLED = frozenset(
+    128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM)
+)
+"""Exit codes of a sandbox in which the first program ended by such a signal, or said so of its own."""
+
+
+class _Unknown(aiohttp.ClientError):
+    """OpenCode does not know what it was asked for."""
 
 
 class AgentServer:
@@ -45,12 +53,27 @@ class AgentServer:
         self._endpoint = endpoint
         self._process = process
         self._control = f"/proc/self/fd/{run}/{CONTROL_SOCKET}"
+        self._memory_kills = _memory_kills()
 
     @property
     def death(self) -> str | None:
         """How the sandbox ended, though nobody ended it; None while it runs."""
         code = self._process.code
         return None if code is None else f"OpenCode's sandbox ended with code {code}: {self._process.last_words()}"
+
+    @property
+    def was_killed_inside(self) -> bool:
+        """The sandbox ended since a signal ended OpenCode, or the program that runs it, and not for want of memory.
+
+        Only a program in there knows of them, the agent's own: what is killed from outside is the sandbox as a whole.
+        """
+        return self._process.code in _KILLED and _memory_kills() == self._memory_kills
+
+    def wait_until_gone(self, seconds: float) -> None:
+        """Return when the sandbox has ended, or after so many seconds."""
+        deadline = time.monotonic() + seconds
+        while self._process.code is None and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
 
     def wait_until_ready(self, seconds: float, stop: threading.Event) -> None:
         """Return when the server answers. Raises ``InfrastructureFault`` where it does not in time."""
@@ -74,6 +97,10 @@ class AgentServer:
         """Begin a session; its id."""
         return str(self._quick("POST", "/session", {"title": TITLE})["id"])
 
+    def has(self, session: str) -> bool:
+        """Whether it knows the session."""
+        return self._quick("GET", f"/session/{session}", None, unknown=True) is not None
+
     def prompt(self, session: str, text: str) -> Future[Any]:
         """Give the agent a prompt; done when it has stopped working on it."""
         body = {"parts": [{"type": "text", "text": text}]}
@@ -83,15 +110,22 @@ class AgentServer:
         """Have the agent stop where it is. Raises ``InfrastructureFault`` where the server does not answer."""
         self._quick("POST", f"/session/{session}/abort", {})
 
-    def export(self, session: str) -> bytes:
-        """The session as ``opencode export`` gives it: ``{info, messages}``, JSON."""
-        info = self._quick("GET", f"/session/{session}", None)
+    def export(self, session: str) -> bytes | None:
+        """The session as ``opencode export`` gives it: ``{info, messages}``, JSON; None where it does not know it."""
+        info = self._quick("GET", f"/session/{session}", None, unknown=True)
+        if info is None:
+            return None
         messages = self._quick("GET", f"/session/{session}/message", None)
         return json.dumps({"info": info, "messages": messages}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
-    def _quick(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    def _quick(self, method: str, path: str, body: dict[str, Any] | None, unknown: bool = False) -> Any:
+        """The answer; None where ``unknown`` things may be asked for and this is one."""
         try:
             return self._endpoint.run(self._call(method, path, body, _QUICK_SECONDS))
+        except _Unknown as error:
+            if unknown:
+                return None
+            raise InfrastructureFault(f"OpenCode does not answer {method} {path} ({error!r})") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise InfrastructureFault(f"OpenCode does not answer {method} {path} ({error!r})") from error
 
@@ -104,7 +138,8 @@ class AgentServer:
         ):
             if response.status != 200:
                 text = (await response.text(errors="replace"))[:_LOG_TAIL]
-                raise aiohttp.ClientError(f"{method} {path}: HTTP {response.status}: {text}")
+                kind = _Unknown if response.status == 404 else aiohttp.ClientError
+                raise kind(f"{method} {path}: HTTP {response.status}: {text}")
             return await response.json(content_type=None)
 
 
@@ -160,6 +195,12 @@ class SandboxProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         kill_marked(f"{self._marker};")
+
+
+def _memory_kills() -> int:
+    """How many processes this machine has killed so far since there was no memory left."""
+    counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    return int(counters.get("oom_kill", 0))
 
 
 def _telling_init(command: Sequence[str], descriptor: int) -> list[str]:

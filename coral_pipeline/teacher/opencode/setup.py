@@ -16,11 +16,13 @@ from typing import Any
 from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint
 from coral_pipeline.teacher.opencode.forks import View
-from coral_pipeline.teacher.opencode.inside import entry
+from coral_pipeline.teacher.opencode.inside import entry, kept
 from coral_pipeline.teacher.opencode.programs import Programs
 from coral_pipeline.teacher.opencode.root import CORAL, SEEN, SESSION, place_at
 from coral_pipeline.teacher.opencode.sandbox import HOME, PROGRAMS, Mount, Sandbox, environment, fork_mounts
 from coral_pipeline.teacher.opencode.server import CONTROL_SOCKET, AgentServer, SandboxProcess
+from coral_pipeline.teacher.processes import ProcessFamily
+from coral_pipeline.teacher.protocol import InfrastructureFault
 from coral_pipeline.tree_copy import remove_tree
 
 PROVIDER = "teacher"
@@ -28,6 +30,11 @@ PROVIDER = "teacher"
 MODEL_SOCKET = "model.sock"
 DENIED = ("question", "webfetch", "websearch", "task", "todowrite", "skill", "plan_enter", "plan_exit")
 """What agents cannot do: ask a person, use a network, start agents, and what would change the system prompt."""
+DATABASE = Path("opencode") / "opencode.db"
+"""OpenCode's sessions, in its data folder."""
+_PYTHON = Path(sys.prefix) / "bin" / "python"
+_LOOK_SECONDS = 600.0
+_LOOK_BYTES = 2_000
 _NEVER = 24 * 3_600_000
 """Milliseconds: OpenCode's own time limits on the model; the endpoint has better ones."""
 
@@ -99,6 +106,27 @@ class AgentSetup:
             with contextlib.suppress(OSError):  # whatever the agent has put in its place goes with the scratch folder
                 (scratch / "run" / CONTROL_SOCKET).unlink()
 
+    def keeps(self, view: View, scratch: Path, family: ProcessFamily, session: str, last_message: str | None) -> bool:
+        """Whether the fork's database holds the session up to its last message, so that a next turn can go on in it.
+
+        An agent can write to it, so it is looked into in a sandbox. Raises ``InfrastructureFault`` where there is none.
+        """
+        isolated = self.sandbox.isolated
+        folder = Places.constant().session if isolated else view.seen / SESSION
+        script = PROGRAMS.parent / "kept.py" if isolated else Path(kept.__file__)
+        mounts = [*fork_mounts(view, SESSION, folder), Mount(Path(kept.__file__), script)]
+        asked = [str(folder / DATABASE), session, *([] if last_message is None else [last_message])]
+        done = family.run(
+            self.sandbox.command(view, mounts, [str(_PYTHON), "-I", str(script), *asked], Path("/")),
+            cwd=scratch,
+            env=environment(self.sandbox),
+            timeout=_LOOK_SECONDS,
+            output_limit=_LOOK_BYTES,
+        )
+        if done.returncode and not done.timed_out:
+            raise InfrastructureFault(f"the session's database cannot be looked into: {done.text.strip()}")
+        return done.text.strip() == "kept"
+
     def _command(self, view: View, scratch: Path, places: Places) -> tuple[list[str], dict[str, str]]:
         for name in ("bin", "config", "home"):
             remove_tree(scratch / name)
@@ -115,9 +143,8 @@ class AgentSetup:
             Mount(Path(entry.__file__), places.entry),
             *self.programs.mounts(self.sandbox, scratch),
         ]
-        database = places.session / "opencode" / "opencode.db"
         request = {
-            "database": None if self.sandbox.isolated else str(database),
+            "database": None if self.sandbox.isolated else str(places.session / DATABASE),
             "cwd": str(places.coral / "agents" / self.agent_id),
             "command": [
                 str(places.programs / "opencode"),
@@ -128,8 +155,7 @@ class AgentSetup:
                 [str(places.run / CONTROL_SOCKET), places.control_port],
             ],
         }
-        python = str(Path(sys.prefix) / "bin" / "python")
-        program = [python, "-I", str(places.entry), json.dumps(request)]
+        program = [str(_PYTHON), "-I", str(places.entry), json.dumps(request)]
         command = self.sandbox.command(view, mounts, program, Path("/"))
         return command, self._environment(places)
 

@@ -176,19 +176,22 @@ class OpenCodeFork:
             remove_tree(scratch)
             store.discard(name)
             parent = store.get(self._state)
-            _require_space(grounds)
+            require_free_space(grounds.workdir, grounds.settings.min_free_bytes)
+            require_small_tree(grounds.workdir, grounds.settings.max_tree_bytes, "opencode.max_tree_bytes")
             with (
                 ProcessFamily(f"{grounds.marker}{self._edge.name}", self._stop) as family,
                 store.fork(parent.name, scratch / "fork") as view,
             ):
                 worked = self._work(turn, parent, view, scratch, family)
+                # Else a program may have failed for want of it, which says nothing about the agent.
+                require_free_space(grounds.workdir, grounds.settings.min_free_bytes)
                 state = next_state(name, parent, worked, grounds.task.config.grader.direction)
                 messages = messages_of(worked, parent)
                 keep_for_audit(store.prepare(name, parent, view), worked, store.place(parent.name), grounds.key)
             store.commit(state, parent, scratch / "fork")
             remove_tree(scratch)
         self._state = name
-        return turn_of(worked, state, messages)
+        return turn_of(worked, state, messages, parent.name == ROOT)
 
     def _work(self, turn: int, parent: State, view: View, scratch: Path, family: ProcessFamily) -> Worked:
         grounds = self._grounds
@@ -203,8 +206,7 @@ class OpenCodeFork:
             family,
             grounds.settings,
         )
-        changed = grounds.store.method.changed(scratch / "fork")
-        before = 0 if grounds.store.method.stacks() else disk_bytes(changed)
+        before = disk_bytes(scratch)
         return work(
             grounds.setup,
             parent,
@@ -214,16 +216,10 @@ class OpenCodeFork:
             desk,
             self._endpoint,
             grounds.tree,
-            family.marker,
+            family,
             self._stop,
-            lambda: disk_bytes(changed) - before,
+            lambda: disk_bytes(scratch) - before,
         )
-
-
-def _require_space(grounds: Grounds) -> None:
-    """Raise ``InfrastructureFault`` where there is no room to begin a turn."""
-    require_free_space(grounds.workdir, grounds.settings.min_free_bytes)
-    require_small_tree(grounds.workdir, grounds.settings.max_tree_bytes, "opencode.max_tree_bytes")
 
 
 def state_name(edge: EdgeRequest, turn: int) -> str:

@@ -124,6 +124,10 @@ class Session(_Part):
     info: SessionInfo
     messages: tuple[Entry, ...]
 
+    def has(self, message: str | None) -> bool:
+        """Whether it has a message with this id; None stands for its beginning."""
+        return message is None or any(entry.info.id == message for entry in self.messages)
+
 
 @dataclass(frozen=True)
 class Transcript:
@@ -158,13 +162,8 @@ def parse_session(text: str | bytes) -> Session:
 
 
 def read_turn(session: Session, after: str | None) -> Transcript:
-    """What came after the message with id ``after`` (None: the whole session).
-
-    Raises ``TeacherError`` where the session has no such message.
-    """
+    """What came after the message with id ``after``, one of the session's (None: the whole session)."""
     ids = [entry.info.id for entry in session.messages]
-    if after is not None and after not in ids:
-        raise TeacherError(f"session {session.info.id}: message {after} is gone; drop the state and fork again")
     entries = session.messages[ids.index(after) + 1 if after is not None else 0 :]
     calls = [part for entry in entries for part in entry.calls]
     states = [part.state for part in calls if part.state is not None]

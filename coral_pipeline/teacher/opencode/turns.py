@@ -1,7 +1,8 @@
 """One Rollout Turn: work, one eval, its score (method T2, T5), and who is to blame where there is none.
 
 The agent's doing, and so a turn without a score: it stopped without an eval, ran out of its context, its time
-or its disk space, hung, or its eval gave no score. Everything else is an infrastructure fault.
+or its disk space, hung, ended OpenCode or did away with its session before it was graded, or its eval gave no
+score. Everything else is an infrastructure fault. Where a session is lost, the next turn begins a new one.
 """
 
 from __future__ import annotations
@@ -23,14 +24,21 @@ from coral_pipeline.teacher.opencode.desk import Graded, GradingDesk
 from coral_pipeline.teacher.opencode.endpoint import ModelEndpoint, listen_at
 from coral_pipeline.teacher.opencode.forks import View
 from coral_pipeline.teacher.opencode.line import Line
+from coral_pipeline.teacher.opencode.root import SESSION
 from coral_pipeline.teacher.opencode.server import AgentServer
 from coral_pipeline.teacher.opencode.setup import MODEL_SOCKET, AgentSetup
 from coral_pipeline.teacher.opencode.states import State
-from coral_pipeline.teacher.opencode.transcripts import Session, Transcript, parse_session, read_turn
+from coral_pipeline.teacher.opencode.transcripts import Session, SessionInfo, Transcript, parse_session, read_turn
+from coral_pipeline.teacher.processes import ProcessFamily
 from coral_pipeline.teacher.protocol import InfrastructureFault, Stopped, TeacherError
+from coral_pipeline.tree_copy import remove_tree
 
 _POLL_SECONDS = 0.05
 _DISK_SECONDS = 1.0
+_GONE_SECONDS = 5.0
+"""Connections to a sandbox break a moment before it has ended."""
+_KILLED = "a signal to OpenCode"
+_LOST = "the loss of its session"
 _DISK_SHARE = 20.0
 """Disk use is measured at most this fraction of the time."""
 _AGENTS_OWN_ERRORS = frozenset({"ContextOverflowError", "MessageOutputLengthError", "MessageAbortedError", "APIError"})
@@ -42,6 +50,9 @@ class Worked:
     """What an agent did in a turn."""
 
     session: Session
+    """Without messages where the agent did away with it."""
+    is_kept: bool
+    """A next turn can go on in the session."""
     export: bytes
     transcript: Transcript
     calls: tuple[Call, ...]
@@ -81,7 +92,7 @@ class TurnWatch:
         while (reason := self._reason_to_end()) is None and not answer.done():
             time.sleep(_POLL_SECONDS)
         if reason is None:
-            self._raise_if_failed(answer)
+            reason = self._failure(session, answer)
         else:
             self._end(session, answer)
         self.desk.look()  # an eval that the agent did not wait for
@@ -99,12 +110,14 @@ class TurnWatch:
             )
         if self.line.fault is not None:
             raise InfrastructureFault(self.line.fault)
-        if (death := self.server.death) is not None:
+        if (death := self.server.death) is not None and not self.server.was_killed_inside:
             raise InfrastructureFault(death)
 
     def _reason_to_end(self) -> str | None:
         """What must end the turn now; None: nothing yet."""
         self.raise_if_spoiled()
+        if self.server.was_killed_inside:
+            return _KILLED
         if self.desk.look():
             self._graded_at = time.monotonic()
         now = time.monotonic()
@@ -137,12 +150,19 @@ class TurnWatch:
             self.server.abort(session)
             answer.result(self.settings.settle_seconds)
 
-    def _raise_if_failed(self, answer: Future[Any]) -> None:
+    def _failure(self, session: str, answer: Future[Any]) -> str | None:
+        """How the agent kept its prompt from being answered; None where it was answered."""
         try:
             answer.result()
         except (aiohttp.ClientError, OSError) as error:
+            self.server.wait_until_gone(_GONE_SECONDS)
             self.raise_if_spoiled()
+            if self.server.was_killed_inside:
+                return _KILLED
+            if not self.server.has(session):
+                return _LOST
             raise InfrastructureFault(f"OpenCode failed in mid-turn ({error!r})") from error
+        return None
 
 
 def work(
@@ -154,11 +174,11 @@ def work(
     desk: GradingDesk,
     endpoint: ModelEndpoint,
     tree: str,
-    marker: str,
+    family: ProcessFamily,
     stop: threading.Event,
     added_bytes: Callable[[], int],
 ) -> Worked:
-    """Let the agent work one turn in an open fork of ``parent``.
+    """Let the agent work one turn in an open fork of ``parent``; what is left of a lost session goes.
 
     Raises ``InfrastructureFault`` (method T5), ``Stopped``, or ``TeacherError``; the fork is then worth nothing.
     """
@@ -167,8 +187,9 @@ def work(
     listener = listen_at(scratch / "run", MODEL_SOCKET)
     with endpoint.line(listener, tree, parent.date) as line:
         export: bytes | None = None
-        with setup.serving(view, scratch, endpoint, marker, stop) as server:
-            session = parent.session_id or server.new_session()
+        with setup.serving(view, scratch, endpoint, family.marker, stop) as server:
+            known = parent.session_id if parent.session_id and server.has(parent.session_id) else None
+            session, after = (known, parent.last_message) if known else (server.new_session(), None)
             watch = TurnWatch(server, line, desk, stop, setup.settings, added_bytes)
             ended_by = watch.run(session, prompt)
             try:
@@ -176,14 +197,22 @@ def work(
             except InfrastructureFault:
                 if ended_by is None:
                     raise
-        if export is None:  # an agent that hung its server; what it did is on disk
-            with setup.serving(view, scratch, endpoint, marker, stop) as server:
+        if export is None and setup.keeps(view, scratch, family, session, after):
+            # an agent that hung or killed its server; what it did is on disk
+            with setup.serving(view, scratch, endpoint, family.marker, stop) as server:
                 export = server.export(session)
     desk.close()
-    found = parse_session(export)
-    transcript = read_turn(found, parent.last_message)
-    calls = tuple(line.calls)
-    worked = Worked(found, export, transcript, calls, desk.graded, ended_by, time.monotonic() - started)
+    found = None if export is None else parse_session(export)
+    if export is None or found is None or not found.has(after):
+        found, after, ended_by = Session(info=SessionInfo(id=session), messages=()), None, ended_by or _LOST
+        export = found.model_dump_json().encode()
+    last = found.messages[-1].info.id if found.messages else None
+    is_kept = last is not None and setup.keeps(view, scratch, family, session, last)
+    if not is_kept:
+        remove_tree(view.files / SESSION)
+        (view.files / SESSION).mkdir()
+    transcript, calls = read_turn(found, after), tuple(line.calls)
+    worked = Worked(found, is_kept, export, transcript, calls, desk.graded, ended_by, time.monotonic() - started)
     _require_sound(worked)
     return worked
 
@@ -205,7 +234,8 @@ def _require_sound(worked: Worked) -> None:
         raise InfrastructureFault(f"OpenCode ended the turn by an error of its own ({error})")
     if not transcript.step_turns and error is None and ended_by is None:
         raise InfrastructureFault("OpenCode ended the turn without asking the model")
-    if transcript.step_turns and not worked.context_tokens:
+    answered = any(call.outcome == "ok" for call in worked.calls)  # else even the first one was cut short
+    if transcript.step_turns and answered and not worked.context_tokens:
         raise TeacherError(
             "the model endpoint reports no token usage, without which no context length is known; "
             "use a server that does (SGLang, vLLM), see `coral-pipeline doctor`"

@@ -24,7 +24,7 @@ Address = int | str
 async def main(request: dict[str, object]) -> int:
     """Open the forwards, run the command."""
     cwd = str(request["cwd"])
-    Path(cwd).mkdir(parents=True, exist_ok=True)  # an agent may have removed its own worktree
+    make_folder(Path(cwd))
     os.chdir(cwd)
     if request["database"] is not None and Path(str(request["database"])).exists():
         move_sessions(str(request["database"]), cwd)
@@ -39,11 +39,25 @@ async def main(request: dict[str, object]) -> int:
     return code if code >= 0 else 128 - code
 
 
+def make_folder(folder: Path) -> None:
+    """Have a folder there that can be entered, whatever an agent has put in its place."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.is_dir():
+            place.unlink(missing_ok=True)
+            place.mkdir()
+        elif not os.access(place, os.X_OK):
+            place.chmod(0o700)
+
+
 def move_sessions(database: str, cwd: str) -> None:
-    """Have OpenCode's sessions work in ``cwd``, wherever they were begun."""
+    """Have OpenCode's sessions work in ``cwd``, wherever they were begun; an agent's own database is left alone."""
     import sqlite3
 
-    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(database)) as connection,
+        connection,
+    ):
         connection.execute("UPDATE session SET directory = ?", (cwd,))
         connection.execute("UPDATE project SET worktree = ? WHERE id != 'global'", (cwd,))
         connection.execute("UPDATE OR REPLACE project_directory SET directory = ?", (cwd,))
@@ -93,16 +107,17 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.transport.abort()
 
 
-def restore_signals() -> None:
-    """Have what is started end by signals as usual, whatever those who started this ignore.
+def outlive_signals() -> None:
+    """Go on when an agent ends every Python there is; what is started ends by signals as usual.
 
-    Where SIGINT is ignored (a background job of a script), Dagster has SIGTERM ignored too; programs inherit
-    that, and an agent's ``timeout 60 COMMAND`` would never end.
+    They are handled, by doing nothing, rather than ignored: programs inherit what is ignored, and an agent's
+    ``timeout 60 COMMAND`` would never end. Those who started this may ignore them: where SIGINT is ignored (a
+    background job of a script), Dagster has SIGTERM ignored too.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, lambda *_: None)
 
 
 if __name__ == "__main__":
-    restore_signals()
+    outlive_signals()
     sys.exit(asyncio.run(main(json.loads(sys.argv[1]))))
