@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coral_pipeline import tables
+from coral_pipeline.conversations import Conversations
 from coral_pipeline.errors import BadInput
 from coral_pipeline.explored import ExploredTree
 from coral_pipeline.search.output import FILES
@@ -89,6 +90,23 @@ def test_tree_json_says_what_was_explored_and_how(finished: Path) -> None:
     assert counts["turns"] == len(tables.TURNS.rows(finished))
     assert counts["messages"] == len(tables.MESSAGES.rows(finished))
     assert sum(counts["leaves"].values()) == sum(n["leaf_kind"] is not None for n in nodes)
+
+
+def test_tree_json_tells_the_tools_of_the_first_edge_that_tells_any_and_goes_on_doing_so(tmp_path: Path) -> None:
+    def answer(edge: EdgeRequest, number: int) -> Turn:
+        tool = {"type": "function", "function": {"name": edge.name, "parameters": {"type": "object"}}}
+        return turn(tools=(tool,) if edge.name in {"1", "2"} and number == 1 else None)
+
+    explore(tmp_path, AnswerTeacher(answer))
+    assert [tool["function"]["name"] for tool in json.loads((tmp_path / "tree.json").read_text())["tools"]] == ["1"]
+    assert Conversations.read(tmp_path).tools == [
+        {"type": "function", "function": {"name": "1", "parameters": {"type": "object"}}}
+    ]
+    before = (tmp_path / "tree.json").read_bytes()
+    (tmp_path / "tree.json").unlink()
+    explore(tmp_path, AnswerTeacher(answer))
+    assert (tmp_path / "tree.json").read_bytes() == before, "written again from the journal"
+    assert "tools" not in tables.TURNS.rows(tmp_path)[0]
 
 
 def test_the_stages_after_the_search_can_read_it(finished: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whose the time of a turn is."""
+"""Whose the time of a turn is, and when it is believed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import cast
 import pytest
 
 from coral_pipeline.settings import OpenCodeSettings
+from coral_pipeline.teacher.knowledge import Touch
 from coral_pipeline.teacher.opencode.calls import Call
 from coral_pipeline.teacher.opencode.desk import GradingDesk
 from coral_pipeline.teacher.opencode.line import Line, Upstream
 from coral_pipeline.teacher.opencode.server import AgentServer
-from coral_pipeline.teacher.opencode.turns import TurnWatch
+from coral_pipeline.teacher.opencode.transcripts import Session, SessionInfo, Transcript
+from coral_pipeline.teacher.opencode.turns import TurnWatch, Worked, _require_sound
+from coral_pipeline.teacher.protocol import TeacherError
 
 
 def ended(**more: float) -> Call:
@@ -40,3 +43,16 @@ def test_the_time_limit_counts_no_time_of_a_failing_server(calls: list[Call], ov
     watch = TurnWatch(server, line, desk, threading.Event(), settings, lambda: 0)
     watch._began = 0.0
     assert not watch._is_over(over_at - 0.1) and watch._is_over(over_at + 0.1)
+
+
+def worked(ended_by: str | None, *calls: Call) -> Worked:
+    """A turn in which the model said something, and no tokens were counted."""
+    session = Session(info=SessionInfo(id="ses_1"), messages=())
+    transcript = Transcript((), 1, 0, 0, 0, Touch(), context_tokens=0, last_error=None)
+    return Worked(session, True, b"", transcript, calls, None, ended_by, 1.0)
+
+
+def test_a_server_that_counts_no_tokens_is_refused_but_not_for_a_call_that_a_limit_cut_short() -> None:
+    with pytest.raises(TeacherError, match="reports no token usage"):
+        _require_sound(worked(None, Call(b"", 0.0, outcome="ok")))
+    _require_sound(worked("the time limit", Call(b"", 0.0, outcome="cut")))
