@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from coral_pipeline.errors import BadInput, PipelineError, is_outage
+from coral_pipeline.errors import BadInput, PipelineError, is_outage, is_refusal
 
 MOST_OF_A_KIND = 10
 """Findings of one kind (one column of one table, say) that are listed one by one; the rest are counted."""
@@ -78,20 +78,25 @@ class Review:
 
         Tables that were tampered with can hold anything: references to rows that are not there, text that is no
         text, numbers out of range. The stages that read them raise whatever these lead to, not only ``BadInput``.
-        An outage, or files replaced while they were read, say nothing about ``what`` and are raised on.
+        An outage, a refusal, or ``Changed`` say nothing about ``what`` and are raised on.
         """
         try:
             yield
         except BadInput as error:
-            if is_outage(error):
+            if _says_nothing(error):
                 raise
             self.find(error.thing, error.problem)
         except PipelineError as error:
             self.find(what, str(error))
         except (OSError, pa.ArrowException, ValueError, LookupError, ArithmeticError, TypeError) as error:
-            if is_outage(error):
+            if _says_nothing(error):
                 raise
             self.find(what, f"makes no sense ({type(error).__name__}: {error})")
+
+
+def _says_nothing(error: BaseException) -> bool:
+    """Whether it says nothing about what files hold, only that they cannot be had."""
+    return is_outage(error) or is_refusal(error)
 
 
 def shown(value: object) -> str:

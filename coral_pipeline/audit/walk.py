@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.content import SUPERSEDED_FILE
-from coral_pipeline.errors import BadInput, Changed
+from coral_pipeline.errors import BadInput, Changed, is_refusal
 from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import SEPARATOR
@@ -99,14 +98,22 @@ class Audit:
     def run(self, task: Task) -> list[str]:
         """Run one of them; its findings as lines, those apart that an earlier one made in the same words.
 
-        It is tried again where what it reads is replaced meanwhile; where that goes on, this is its finding.
+        It is tried again where what it reads is replaced meanwhile. Where that goes on, or it may not read, this is
+        its finding.
         """
+        problem = "what it reads was replaced each time it looked; audit again when nothing writes"
         for pause in PAUSES:
-            with contextlib.suppress(Changed):
+            try:
                 return self._lines(task.check.review(self._source, task.partition))
-            time.sleep(pause)
+            except Changed:
+                time.sleep(pause)
+            except (BadInput, OSError) as error:
+                if not is_refusal(error):
+                    raise
+                problem = str(error)
+                break
         review = Review(task.check.asset, task.partition)
-        review.find(task.check.name, "what it reads was replaced each time it looked; audit again when nothing writes")
+        review.find(task.check.name, problem)
         return self._lines(review)
 
     def strays(self) -> list[str]:

@@ -188,11 +188,17 @@ def test_a_student_run_that_is_a_link_goes_by_the_name_of_the_link(tmp_path: Pat
 
 
 @pytest.mark.parametrize("check", [c for c in IN_DAGSTER if c.asset == "ranked_paths"], ids=lambda check: check.name)
-def test_a_check_that_meets_an_outage_says_nothing_and_its_run_is_tried_again(
-    finished: World, job: dg.JobDefinition, check: Check, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "retried"), [(errno.EIO, "true"), (errno.EACCES, "false")])
+def test_a_check_that_cannot_read_says_nothing_and_its_run_is_tried_again_where_that_may_help(
+    finished: World,
+    job: dg.JobDefinition,
+    check: Check,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    retried: str,
 ) -> None:
     def unreachable(storage: object, asset: str, partition: str) -> Path:
-        raise OSError(errno.EIO, "503 Slow Down", f"s3://bucket/{asset}")
+        raise OSError(number, "503 Slow Down", f"s3://bucket/{asset}")
 
     monkeypatch.setattr(LocalStorage, "fetch", unreachable)
     key = {dg.AssetCheckKey(dg.AssetKey(check.asset), check.name)}
@@ -202,5 +208,5 @@ def test_a_check_that_meets_an_outage_says_nothing_and_its_run_is_tried_again(
     )
     assert not result.success and not result.get_asset_check_evaluations()
     run = finished.instance.get_run_by_id(result.run_id)
-    assert run is not None and run.tags["dagster/retry_on_asset_or_op_failure"] == "true"
+    assert run is not None and run.tags["dagster/retry_on_asset_or_op_failure"] == retried
     assert "s3://bucket/ranked_paths: 503 Slow Down" in failure(result)

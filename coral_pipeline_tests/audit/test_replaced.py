@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +134,19 @@ class TestOnWhatWasMade:
         with changed_cell(tables.RANKED_PATHS, folder, "PathScore", 0):
             (line,) = audit.run(walk.Task(check, str(finished.keys[0])))
         assert problem in line and audit.account.findings == 1
+
+    def test_an_audit_that_may_not_read_something_says_so_and_goes_on(
+        self, finished: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        audit = Audit(Path(finished.folders.output), finished.folders.student_run(RUN))
+
+        def refuse(*_: object) -> Path:
+            raise PermissionError(errno.EACCES, "Permission denied", "tree.json")
+
+        monkeypatch.setattr(LocalStorage, "fetch", refuse)
+        for check in CHECKS:
+            (line,) = audit.run(walk.Task(check, str(finished.keys[0])))
+            assert f"{check.name}: [Errno 13] Permission denied: 'tree.json'" in line
 
     def test_a_tree_whose_tables_are_just_written_is_not_made_yet(self, finished: World) -> None:
         """Its provenance is written last; where nobody writes it, it is missing."""
