@@ -17,6 +17,7 @@ import yaml
 from coral_pipeline.errors import BadInput
 from coral_pipeline.student_run.layout import ATTEMPTS_FOLDER, CODE_FOLDER, SHARED_FOLDER
 from coral_pipeline.teacher.json_files import json_object
+from coral_pipeline.teacher.opencode.inside.entry import make_folder
 from coral_pipeline.teacher.protocol import InfrastructureFault
 from coral_pipeline.tree_copy import copy_tree, remove_tree
 
@@ -75,12 +76,20 @@ def lay_out(root: Path, task: Mapping[str, Any], agent_id: str, files: Path) -> 
 def place_at(files: Path, seen: Path, agent_id: str) -> None:
     """Write the absolute paths that a state's run holds, for one that is seen at ``seen``."""
     run = files / CORAL
-    (run / "agents" / agent_id).mkdir(parents=True, exist_ok=True)  # an agent may have removed its own worktree
-    (run / "agents" / agent_id / ".coral_dir").write_text(str(seen / ".coral"))
-    administration = run / "repo" / ".git" / "worktrees" / agent_id
+    worktree, administration = run / "agents" / agent_id, run / "repo" / ".git" / "worktrees" / agent_id
+    make_folder(worktree)
+    _put(worktree / ".coral_dir", str(seen / ".coral"))
     if administration.is_dir():
-        (administration / "gitdir").write_text(f"{seen}/agents/{agent_id}/.git\n")
-        (run / "agents" / agent_id / ".git").write_text(f"gitdir: {seen}/repo/.git/worktrees/{agent_id}\n")
+        _put(administration / "gitdir", f"{seen}/agents/{agent_id}/.git\n")
+        _put(worktree / ".git", f"gitdir: {seen}/repo/.git/worktrees/{agent_id}\n")
+
+
+def _put(file: Path, text: str) -> None:
+    """Write a file in place of whatever an agent has put there."""
+    if file.is_dir() and not file.is_symlink():
+        remove_tree(file)
+    file.unlink(missing_ok=True)
+    file.write_text(text)
 
 
 def _config(task: Mapping[str, Any]) -> dict[str, Any]:

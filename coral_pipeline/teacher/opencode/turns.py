@@ -78,6 +78,8 @@ class TurnWatch:
     settings: OpenCodeSettings
     added_bytes: Callable[[], int]
     """Disk space the fork takes so far."""
+    is_lost: Callable[[], bool] = lambda: False
+    """Whether the agent did away with its session."""
 
     def run(self, session: str, prompt: str) -> str | None:
         """Prompt the agent and return when it works no more; what ended it, None for the agent itself.
@@ -92,7 +94,7 @@ class TurnWatch:
         while (reason := self._reason_to_end()) is None and not answer.done():
             time.sleep(_POLL_SECONDS)
         if reason is None:
-            reason = self._failure(session, answer)
+            reason = self._failure(answer)
         else:
             self._end(session, answer)
         self.desk.look()  # an eval that the agent did not wait for
@@ -150,7 +152,7 @@ class TurnWatch:
             self.server.abort(session)
             answer.result(self.settings.settle_seconds)
 
-    def _failure(self, session: str, answer: Future[Any]) -> str | None:
+    def _failure(self, answer: Future[Any]) -> str | None:
         """How the agent kept its prompt from being answered; None where it was answered."""
         try:
             answer.result()
@@ -159,7 +161,7 @@ class TurnWatch:
             self.raise_if_spoiled()
             if self.server.was_killed_inside:
                 return _KILLED
-            if not self.server.has(session):
+            if self.is_lost():
                 return _LOST
             raise InfrastructureFault(f"OpenCode failed in mid-turn ({error!r})") from error
         return None
@@ -190,15 +192,15 @@ def work(
         with setup.serving(view, scratch, endpoint, family.marker, stop) as server:
             known = parent.session_id if parent.session_id and server.has(parent.session_id) else None
             session, after = (known, parent.last_message) if known else (server.new_session(), None)
-            watch = TurnWatch(server, line, desk, stop, setup.settings, added_bytes)
-            ended_by = watch.run(session, prompt)
-            try:
+
+            def is_lost() -> bool:
+                return not setup.keeps(view, scratch, family, session, after)
+
+            ended_by = TurnWatch(server, line, desk, stop, setup.settings, added_bytes, is_lost).run(session, prompt)
+            with contextlib.suppress(InfrastructureFault):
                 export = server.export(session)
-            except InfrastructureFault:
-                if ended_by is None:
-                    raise
-        if export is None and setup.keeps(view, scratch, family, session, after):
-            # an agent that hung or killed its server; what it did is on disk
+        if export is None and not is_lost():
+            # an agent that hung its server, killed it, or pulled its folder away; what it did is on disk
             with setup.serving(view, scratch, endpoint, family.marker, stop) as server:
                 export = server.export(session)
     desk.close()
@@ -230,7 +232,7 @@ def _require_sound(worked: Worked) -> None:
     transcript, ended_by, graded = worked.transcript, worked.ended_by, worked.graded
     error = transcript.last_error
     own = error is None or error in _AGENTS_OWN_ERRORS
-    if not own and graded is None and ended_by is None:
+    if not own and graded is None and ended_by is None and worked.is_kept:
         raise InfrastructureFault(f"OpenCode ended the turn by an error of its own ({error})")
     if not transcript.step_turns and error is None and ended_by is None:
         raise InfrastructureFault("OpenCode ended the turn without asking the model")

@@ -43,7 +43,10 @@ def ended_by(here: Lab, turn: Turn) -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "harm",
-    ["rm -rf /session/opencode", "echo no database > /session/opencode/opencode.db; pkill opencode; sleep 5"],
+    [
+        "rm -rf /session/opencode",
+        "cd /session/opencode; echo no database > opencode.db; rm opencode.db-*",
+    ],
     ids=["deleted", "overwritten"],
 )
 def test_where_a_session_is_lost_the_next_turn_begins_another(tmp_path: Path, harm: str) -> None:
@@ -59,7 +62,8 @@ def test_where_a_session_is_lost_the_next_turn_begins_another(tmp_path: Path, ha
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_agent_may_end_every_python_and_put_a_file_in_its_worktrees_place(tmp_path: Path) -> None:
-    signals = "pkill python; pkill -f python; pkill -INT python; pkill -HUP python; echo survived"
+    # spelled so that the shell with this in its command line is not meant
+    signals = "for signal in TERM INT HUP; do pkill -$signal -f '[p]ython'; done; echo survived"
     harm = "cd /; rm -rf /coral/agents; touch /coral/agents"
     say = Say("look", calls=(bash("ls -a; pwd"),))
     with lab(tmp_path, script(submit_and(5.0, f"{signals}; {harm}"), say)) as here:

@@ -48,6 +48,19 @@ def test_the_worktree_is_clean_on_its_agents_branch(root_files: Path) -> None:
     assert [path.name for path in (root_files / "coral/repo").iterdir()] == [".git"]
 
 
+def test_paths_are_written_anew_whatever_an_agent_left_in_their_place(root_files: Path, tmp_path: Path) -> None:
+    worktree = root_files / "coral/agents/agent-1"
+    (tmp_path / "outside").write_text("mine")
+    (worktree / ".coral_dir").unlink()
+    (worktree / ".coral_dir").symlink_to(tmp_path / "outside")
+    (worktree / ".git").unlink()
+    (worktree / ".git" / "hooks").mkdir(parents=True)
+    place_at(root_files, Path("/elsewhere"), "agent-1")
+    assert (worktree / ".coral_dir").read_text() == "/elsewhere/.coral"
+    assert (worktree / ".git").read_text() == "gitdir: /elsewhere/repo/.git/worktrees/agent-1\n"
+    assert (tmp_path / "outside").read_text() == "mine"
+
+
 def test_equal_roots_give_equal_commits(root_files: Path, tmp_path: Path) -> None:
     root, _ = make_root(tmp_path / "again")
     lay_out(root, yaml.safe_load(TASK), "agent-1", tmp_path / "other")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from coral_pipeline.teacher import space
 from coral_pipeline.teacher.opencode.calls import prompt_text
 from coral_pipeline.teacher.opencode.records import SESSION_FILE, TURN_FILE
 from coral_pipeline.teacher.opencode.states import FILES
@@ -64,6 +66,10 @@ def test_forks_at_once_stay_apart_and_go_on_where_their_parent_was(tmp_path: Pat
             assert audit(here, turn)["parent_prompt_kept"] == 1.0
         check_what_is_off(here, [first, second, one[0], other[0]])
         check_record(here, first)
+        # what is graded is told apart from what it began with: the root's code, then the turn before
+        assert first.code_diff is not None and "-X = 1.0\n+X = 2.0\n" in first.code_diff
+        assert second.code_diff is not None and "-X = 2.0\n+X = 3.0\n" in second.code_diff
+        assert {tool["function"]["name"] for tool in first.tools or ()} >= {"bash", "read"} and second.tools is None
         assert here.leftovers() == []
 
 
@@ -169,11 +175,27 @@ def test_limits_of_time_and_disk_end_a_turn(tmp_path: Path) -> None:
         assert slow.score is None and audit(here, slow)["ended_by"] == "the time limit"
         assert slow.failed_tool_calls == 0  # cut off, which is not the call's failure
         assert here.leftovers() == []
-    fill = steps(Say("fill", calls=(bash("head -c 60000000 /dev/urandom > big; sleep 600"),)))
+    # in its state or beside it
+    files = "head -c 20000000 /dev/urandom > big; head -c 20000000 /dev/urandom > /opt/teacher/config/big"
+    fill = steps(Say("fill", calls=(bash(f"{files}; sleep 600"),)))
     with lab(tmp_path / "large", fill, settle_seconds=5, max_state_bytes=30_000_000) as here:
         [large] = here.turns(0)
         assert large.score is None and audit(here, large)["ended_by"] == "the disk limit"
         assert here.leftovers() == []
+
+
+def test_a_turn_in_which_the_disk_filled_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent, whose eval failed for want of room, is not to blame."""
+    free = shutil.disk_usage(tmp_path)
+
+    def policy(request: dict[str, Any]) -> Answer:
+        monkeypatch.setattr(space.shutil, "disk_usage", lambda folder: free._replace(free=1_000))
+        return Say("I cannot submit")
+
+    with lab(tmp_path, policy, min_free_bytes=2_000) as here:
+        with pytest.raises(InfrastructureFault, match="disk full"):
+            here.turns(0)
+        assert here.leftovers() == [] and sorted(path.name for path in here.store.folder.iterdir()) == ["root"]
 
 
 def test_a_stop_and_a_killed_sandbox_end_a_turn_at_once(tmp_path: Path) -> None:
