@@ -135,7 +135,8 @@ class OpenCodeTeacher:
             yield OpenCodeFork(grounds, edge, state, endpoint, stop, scratch)
         finally:
             endpoint.close()
-            remove_tree(scratch)
+            with machine_faults():
+                remove_tree(scratch)
 
     def _prepare(self, state: str) -> None:
         """Before the first fork, end what a killed process left running. Make the root's state if need be."""
