@@ -31,8 +31,8 @@ def audit(
 
     With --recompute every number too is computed anew with the settings that are stored with it: stages, choice of
     roots, trees (the search fed with the Teacher's answers, and the method's rules asserted on the tables), ranked
-    paths, advantages, tokens, exports. Of a tokenizer in a folder only the name was stored: say where it is with
-    --tokenizer, or its token ids are not.
+    paths, advantages, tokens, exports. Of a tokenizer in a folder only the name was stored: token ids are
+    computed anew where --tokenizer says where it is.
 
     Prints one line per difference, naming file, row and column, and a summary. Exit code 0: none was found, 1: some.
 

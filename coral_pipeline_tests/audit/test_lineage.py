@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from coral_pipeline import tables
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.cli import app
+from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput
 from coral_pipeline.lineage import Reference, Step, chain_of
 from coral_pipeline.lineage.reference import FORMS
@@ -41,7 +42,7 @@ def titles(steps: list[Step]) -> list[str]:
 
 def root(world: World) -> str:
     """The root that the first sample is of, as references name it."""
-    return tables.SFT_SAMPLES.rows(dataset(world))[0]["root"]
+    return str(tables.SFT_SAMPLES.rows(dataset(world))[0]["root"])
 
 
 def dataset(world: World) -> Path:
@@ -139,7 +140,7 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
 }
 
 
-def key(world: World) -> object:
+def key(world: World) -> RootKey:
     return next(key for key in world.keys if key.root == root(world))
 
 
