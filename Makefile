@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-JOBS ?= 2
+JOBS ?= 3
+# More test workers than cores: many tests wait for daemons, servers and browsers. Tests of a file share what it starts.
 
 .PHONY: run ui test test-fast lint benchmarks system-packages clean
 
@@ -17,10 +18,10 @@ ui: $(VENV)/.installed
 	DAGSTER_HOME=$(CURDIR)/data/output/dagster_home $(BIN)/dagster dev -w workspace.yaml
 
 test: $(VENV)/.installed-test system-packages lint
-	$(BIN)/python -m pytest -n $(JOBS) --durations 25
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 25
 
 test-fast: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
