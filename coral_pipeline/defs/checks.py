@@ -12,6 +12,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from coral_pipeline.audit.checks import CHECKS, Check
 from coral_pipeline.audit.findings import Review
@@ -21,6 +22,7 @@ from coral_pipeline.defs.folders import PER_ROOT, Folders
 from coral_pipeline.defs.metadata import table_of
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
 from coral_pipeline.defs.versions import DATA_VERSION_TAG
+from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import PipelineSettings
 
 OF_ROOTS = ("root_folders", *PER_ROOT)
@@ -58,14 +60,25 @@ def _checks_of(asset: str, checks: Sequence[Check]) -> dg.AssetChecksDefinition:
         context: dg.AssetCheckExecutionContext, folders: Folders, settings: dg.ResourceParam[PipelineSettings]
     ) -> Iterator[dg.AssetCheckResult]:
         source = Source(folders.storage, folders.student_run, settings.credit.tokenizer)
+        with failing_plainly(context):
+            partition = _partition(context, asset)
         wanted = {key.name for key in context.selected_asset_check_keys}
         for check in checks:
             if check.name in wanted:
                 with failing_plainly(context):
-                    review = check.review(source, context.partition_key)
+                    review = check.review(source, partition)
                 yield _result(check, review)
 
     return verify
+
+
+def _partition(context: dg.AssetCheckExecutionContext, asset: str) -> str:
+    """The partition that is to be verified. Raises ``BadInput`` where the run has none: Dagster lets it begin."""
+    if context.has_partition_key:
+        return str(context.partition_key)
+    form = "<student_run>|<root>" if asset in OF_ROOTS else "<student_run>"
+    mend = f"tag the run with {PARTITION_NAME_TAG}: {form}, or use `coral-pipeline audit`"
+    raise BadInput(f"checks of {asset}", "no partition was chosen", mend)
 
 
 def _result(check: Check, review: Review) -> dg.AssetCheckResult:

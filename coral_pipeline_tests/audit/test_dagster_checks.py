@@ -210,3 +210,14 @@ def test_a_check_that_cannot_read_says_nothing_and_its_run_is_tried_again_where_
     run = finished.instance.get_run_by_id(result.run_id)
     assert run is not None and run.tags["dagster/retry_on_asset_or_op_failure"] == retried
     assert "s3://bucket/ranked_paths: 503 Slow Down" in failure(result)
+
+
+def test_checks_without_a_partition_say_how_to_choose_one(finished: World, job: dg.JobDefinition) -> None:
+    for asset, form in (("ranked_paths", "<student_run>|<root>"), ("stage_labels", "<student_run>")):
+        keys = {dg.AssetCheckKey(dg.AssetKey(check.asset), check.name) for check in IN_DAGSTER if check.asset == asset}
+        alone = job.get_subset(asset_check_selection=keys)
+        result = alone.execute_in_process(instance=finished.instance, raise_on_error=False)
+        assert not result.success and not result.get_asset_check_evaluations()
+        assert failure(result).startswith(
+            f"checks of {asset}: no partition was chosen; tag the run with {PARTITION}: {form},"
+        )
