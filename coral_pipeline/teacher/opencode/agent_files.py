@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -45,11 +46,15 @@ class AgentFolder:
         """Write a file in it, whole or not at all, in place of whatever has that name. Raises ``OSError``."""
         folder = self._open()
         try:
-            partial = f".{name}.partial"
+            partial = f".{name}.{secrets.token_hex(8)}.partial"  # a name that nobody can lay something at before
             file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
             with os.fdopen(file, "wb") as opened:
                 opened.write(data)
-            os.replace(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+            try:
+                os.replace(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                os.unlink(partial, dir_fd=folder)
+                raise
         finally:
             os.close(folder)
 

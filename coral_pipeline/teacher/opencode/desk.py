@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coral_pipeline.errors import LASTING
 from coral_pipeline.settings import OpenCodeSettings
 from coral_pipeline.teacher.code_diff import DIFF, shown_diff
 from coral_pipeline.teacher.grading.grade import CHILD, PRIVATE, STAND_IN, Verdict, grade
@@ -235,9 +236,12 @@ class GradingDesk:
 
 
 def _put(folder: AgentFolder, name: str, text: str) -> None:
+    """Tell the agent; one that has put something in the way, or removed the folder, is not told."""
     try:
         folder.write(name, text.encode())
     except OSError as error:
+        if error.errno in LASTING:
+            return
         raise InfrastructureFault(f"the result of an eval cannot be written ({error})") from error
 
 

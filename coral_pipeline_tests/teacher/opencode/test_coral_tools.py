@@ -308,6 +308,22 @@ def test_nothing_is_written_through_links_the_agent_laid(worktree: Worktree, tmp
         AgentFolder(worktree.view.files, "coral/.coral/public/attempts").write("x.json", b"{}")
 
 
+def test_what_lies_in_the_way_of_a_result_takes_no_score(worktree: Worktree) -> None:
+    public = worktree.view.files / "coral/.coral/public"
+
+    def in_the_way() -> None:
+        (public / "eval_count").unlink(missing_ok=True)
+        (public / "eval_count" / "folder").mkdir(parents=True)
+        (public / "attempts").rename(public / "attempts-moved")
+
+    worktree.desk.on_graded = in_the_way
+    worktree.run("echo 'X = 2' > answer.py; timeout 5 coral eval -m way")
+    graded = worktree.desk.graded
+    assert graded is not None and graded.verdict.score == 2.0
+    worktree.desk.close()
+    assert not list(public.rglob("*.partial"))
+
+
 def test_an_agent_that_broke_its_repository_gets_no_eval(worktree: Worktree) -> None:
     code, said = worktree.run("echo 'X = 2' > answer.py; rm -rf /coral/repo/.git; coral eval -m a")
     assert (code, worktree.desk.graded) == (1, None) and said.startswith("Error: git add failed")
