@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ MIN_ORDER = 3
 """Fewer distinct integers are numbers, not an order."""
 _PARSING = threading.Lock()
 """Python 3.11 counts the depth of parsing in one place for all threads: two at once may end in a SystemError."""
+_PARSING_TRIES = 20
+"""Other code parses as well: a thread, say, that formats a traceback."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$")
 
 
@@ -53,8 +56,7 @@ class Target:
 def targets_in(file: str, source: str) -> list[Target]:
     """What can be changed in a program, in source order; nothing where it does not parse."""
     try:
-        with _PARSING:
-            module = ast.parse(source)
+        module = _parsed(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
     places = _Places(source)
@@ -69,6 +71,13 @@ def targets_in(file: str, source: str) -> list[Target]:
         if numbers:
             targets.append(Target(file, name, "numbers", tuple(numbers), top_level))
     return targets
+
+
+def _parsed(source: str) -> ast.Module:
+    for _ in range(_PARSING_TRIES - 1):
+        with _PARSING, contextlib.suppress(SystemError):
+            return ast.parse(source)
+    return ast.parse(source)
 
 
 def rewritten(source: str, texts: Mapping[Number, str]) -> str:
