@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parents[1] / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: one that is begun last would keep a single worker busy while the others wait."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def _unpacked(name: str, factory: pytest.TempPathFactory) -> Path:
     folder = factory.mktemp("coral_runs")
     with tarfile.open(DATA / "coral_runs" / f"{name}.tar.gz") as archive:
