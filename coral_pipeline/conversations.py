@@ -13,8 +13,9 @@ from typing import Any
 
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, ExploredTree, read_tree_info
+from coral_pipeline.explored import ExploredTree
 from coral_pipeline.message_links import Row, chains, message_rows
+from coral_pipeline.tree_file import REMAKE, read_tree_info
 
 
 @dataclass(frozen=True)

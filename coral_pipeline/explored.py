@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction
-from coral_pipeline.tree_file import REMAKE as REMAKE
-from coral_pipeline.tree_file import TREE_FILE as TREE_FILE
-from coral_pipeline.tree_file import read_tree_info as read_tree_info
+from coral_pipeline.tree_file import REMAKE, read_tree_info
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE
 from coral_pipeline.teacher.protocol import ContentPart
+from coral_pipeline.tree_file import REMAKE
 
 Row = Mapping[str, Any]
 """A row of ``tables.MESSAGES``."""

@@ -17,12 +17,12 @@ from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.messages import edge_names
 from coral_pipeline.audit.tree_tables import NONE, TreeTables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE, read_tree_info
 from coral_pipeline.search.explore import WORK_FOLDER
 from coral_pipeline.search.journal import JOURNAL_FILE, TRANSCRIPTS, Header, TurnRecord
 from coral_pipeline.search.records import decode
 from coral_pipeline.search.transcripts import read_transcript
 from coral_pipeline.teacher.protocol import Message, Turn
+from coral_pipeline.tree_file import TREE_FILE, read_tree_info
 
 _OF_TURN = [column.name for column in tables.TURNS.columns if column.name in Turn.model_fields]
 _OF_MESSAGE = list(Message.model_fields)

@@ -18,7 +18,6 @@ from coral_pipeline import tables
 from coral_pipeline.audit.compare import compare_json, compare_tables
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, TREE_FILE, read_tree_info
 from coral_pipeline.search.grow import apply_round, begin_first_round, begin_round, direction_jobs, makes_child
 from coral_pipeline.search.output import edge_rows, node_rows, outcome, round_rows
 from coral_pipeline.search.root_folder import read_root
@@ -26,6 +25,7 @@ from coral_pipeline.search.rules import next_turn, stop_reason
 from coral_pipeline.search.tree import Job, Result, Tree
 from coral_pipeline.settings import SearchSettings
 from coral_pipeline.teacher.protocol import Turn
+from coral_pipeline.tree_file import REMAKE, TREE_FILE, read_tree_info
 
 NOT_IN_TURNS = {"nodes": ("session_id",)}
 """Columns, by table, that the Teacher told the search beside what ``turns.parquet`` holds."""

@@ -17,9 +17,10 @@ from coral_pipeline.audit.compare import REORDERED
 from coral_pipeline.audit.findings import Review, shown
 from coral_pipeline.audit.replay import search_settings
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, BoolArray, FloatArray, IntArray, read_tree_info
+from coral_pipeline.explored import BoolArray, FloatArray, IntArray
 from coral_pipeline.settings import SearchSettings
 from coral_pipeline.tables import Table
+from coral_pipeline.tree_file import REMAKE, read_tree_info
 
 NONE = -1
 """Stands for null in columns of ids."""

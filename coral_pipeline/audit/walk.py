@@ -13,11 +13,11 @@ from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.content import SUPERSEDED_FILE
 from coral_pipeline.errors import BadInput, Changed, is_refusal
-from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.provenance import PROVENANCE_FILE
 from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.student_run.layout import SNAPSHOTS_FOLDER, student_run_name
 from coral_pipeline.tables import PER_ROOT, SELECTED_ROOTS, TABLES
+from coral_pipeline.tree_file import TREE_FILE
 
 PER_STUDENT_RUN = ("filtered_snapshots", "stage_labels", "selected_roots", "sft_dataset")
 PAUSES = (0.2, 1.0, 5.0, 20.0)

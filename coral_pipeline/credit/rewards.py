@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import REMAKE, ExploredTree, FloatArray
+from coral_pipeline.explored import ExploredTree, FloatArray
 from coral_pipeline.ranks import percentile_ranks
 from coral_pipeline.settings import RewardConfig
+from coral_pipeline.tree_file import REMAKE
 
 
 def node_ranks(tree: ExploredTree) -> FloatArray:

@@ -12,7 +12,6 @@ from pathlib import Path
 from coral_pipeline.defs.folders import TREES, Folders
 from coral_pipeline.defs.partitions import RootKey
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.search.explore import WORK_FOLDER, TreeSummary, explore_root
 from coral_pipeline.search.explorer import Observer
 from coral_pipeline.search.journal import JOURNAL_FILE, OtherTree
@@ -22,6 +21,7 @@ from coral_pipeline.storage import Storage
 from coral_pipeline.tables import SELECTED_ROOTS, text_file
 from coral_pipeline.teacher.protocol import Teacher
 from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
+from coral_pipeline.tree_file import TREE_FILE
 
 VERSIONS_FILE = "versions.json"
 """Beside the journal: the ``Versions`` with which the tree was begun, or its tables were written anew."""

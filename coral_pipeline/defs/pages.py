@@ -15,7 +15,6 @@ import pyarrow as pa
 from coral_pipeline.credit.batch import Batch
 from coral_pipeline.credit.tokens import TokenSummary
 from coral_pipeline.defs.metadata import at_a_glance, count_table, number, picture, preview, table_of
-from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.export.dataset import DatasetSummary
 from coral_pipeline.report import sketch
 from coral_pipeline.report.advantages import advantage_histogram_svg
@@ -27,6 +26,7 @@ from coral_pipeline.search.explore import TreeSummary
 from coral_pipeline.settings import STAGES, Direction, PathSettings, orient
 from coral_pipeline.student_run.reading import StudentRunTables
 from coral_pipeline.student_run.roots import StageAccount
+from coral_pipeline.tree_file import TREE_FILE
 
 Page = dict[str, Any]
 """Metadata of a materialization, in the order in which it is shown."""

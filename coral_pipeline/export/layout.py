@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE
+from coral_pipeline.tree_file import TREE_FILE
 
 TREES, RANKED, CREDIT = tables.PER_ROOT
 ROOTS = "selected_roots"

@@ -9,13 +9,14 @@ from coral_pipeline import tables
 from coral_pipeline.audit.sources import Source
 from coral_pipeline.content import digest_of
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import ExploredTree, read_tree_info
+from coral_pipeline.explored import ExploredTree
 from coral_pipeline.lineage import numbers
 from coral_pipeline.lineage.reference import Reference, some
 from coral_pipeline.lineage.steps import Records, Step
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.storage import SEPARATOR
 from coral_pipeline.tables import Table
+from coral_pipeline.tree_file import read_tree_info
 
 Row = dict[str, Any]
 TREES, PATHS, CREDIT = tables.PER_ROOT

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from coral_pipeline import tables
-from coral_pipeline.explored import GOOD_LEAVES, read_tree_info
+from coral_pipeline.explored import GOOD_LEAVES
 from coral_pipeline.settings import orient
+from coral_pipeline.tree_file import read_tree_info
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from coral_pipeline import tables
 from coral_pipeline.disk_use import disk_bytes
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import TREE_FILE, ExploredTree, read_tree_info
+from coral_pipeline.explored import ExploredTree
 from coral_pipeline.search.explorer import Explorer, Observer, SearchHalted
 from coral_pipeline.search.journal import Journal, header
 from coral_pipeline.search.output import is_written, write_tree
@@ -19,6 +19,7 @@ from coral_pipeline.search.rules import good_leaves
 from coral_pipeline.search.tree import RootNode, StopReason, Tree
 from coral_pipeline.settings import Direction, RetrySettings, SearchSettings
 from coral_pipeline.teacher.protocol import InfrastructureFault, Teacher
+from coral_pipeline.tree_file import TREE_FILE, read_tree_info
 
 WORK_FOLDER = "work"
 """Folder beside the tables for what a growing tree needs: journal, transcripts, the Teacher's states."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from coral_pipeline import tables
-from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.search.journal import FORMAT, Header, Journal
 from coral_pipeline.search.progress import tokens
 from coral_pipeline.search.rules import good_leaves, leaf_kind
 from coral_pipeline.search.tree import Selection, Tree
+from coral_pipeline.tree_file import TREE_FILE
 
 Row = dict[str, Any]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.audit.sources import Source
-from coral_pipeline.explored import TREE_FILE
 from coral_pipeline.tables import PER_ROOT
+from coral_pipeline.tree_file import TREE_FILE
 from coral_pipeline_tests.audit.damage import put_back
 from coral_pipeline_tests.defs.world import World
 

@@ -90,9 +90,9 @@ def test_defaults_of_the_interface() -> None:
     assert prepare(TREE).estimator == "direct_branch_td", "the default recipe"
     for frozen in (Advantage(1.0), prepare(TREE).edges[0], prepare(TREE).edges[0].node):
         with pytest.raises(dataclasses.FrozenInstanceError):
-            frozen.value = 2.0  # type: ignore[union-attr, misc]
+            frozen.value = 2.0  # type: ignore[union-attr, misc]  # what is refused
     with pytest.raises(TypeError, match="abstract"):
-        Estimator()  # type: ignore[abstract]
+        Estimator()  # type: ignore[abstract]  # what is refused
 
 
 def test_a_recipe_is_given_every_searched_edge_by_edge_id_and_the_values_of_its_ends() -> None:

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from coral_pipeline import provenance, tables
 from coral_pipeline.errors import BadInput
-from coral_pipeline.explored import read_tree_info
 from coral_pipeline.export.branches import IGNORED
 from coral_pipeline.provenance import MAKE_AGAIN, Input
 from coral_pipeline.settings import Direction
 from coral_pipeline.storage import SEPARATOR
+from coral_pipeline.tree_file import read_tree_info
 
 Row = dict[str, Any]
 _AT_ONCE = 64
