@@ -70,6 +70,11 @@ def is_refusal(error: BaseException) -> bool:
     return any(isinstance(cause, PermissionError) for cause in causes(error))
 
 
+def is_unread(error: BaseException) -> bool:
+    """Whether it says nothing about what files hold: they could not be had (an outage), or may not be (a refusal)."""
+    return is_outage(error) or is_refusal(error)
+
+
 def _passes(error: BaseException) -> bool:
     """Libraries raise an ``OSError`` without a number for what is no Parquet, gzip …: that is what the file holds."""
     if isinstance(error, OSError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from coral_pipeline.errors import BadInput, PipelineError, is_outage, is_refusal
+from coral_pipeline.errors import BadInput, PipelineError, is_unread
 
 MOST_OF_A_KIND = 10
 """Findings of one kind (one column of one table, say) that are listed one by one; the rest are counted."""
@@ -83,20 +83,15 @@ class Review:
         try:
             yield
         except BadInput as error:
-            if _says_nothing(error):
+            if is_unread(error):
                 raise
             self.find(error.thing, error.problem)
         except PipelineError as error:
             self.find(what, str(error))
         except (OSError, pa.ArrowException, ValueError, LookupError, ArithmeticError, TypeError) as error:
-            if _says_nothing(error):
+            if is_unread(error):
                 raise
             self.find(what, f"makes no sense ({type(error).__name__}: {error})")
-
-
-def _says_nothing(error: BaseException) -> bool:
-    """Whether it says nothing about what files hold, only that they cannot be had."""
-    return is_outage(error) or is_refusal(error)
 
 
 def shown(value: object) -> str:

@@ -19,7 +19,7 @@ from coral_pipeline.defs import versions
 from coral_pipeline.defs.folders import PER_ROOT, TREES, Folders
 from coral_pipeline.defs.latest import latest_tags
 from coral_pipeline.defs.partitions import RootKey
-from coral_pipeline.errors import BadInput, Changed, is_outage, is_refusal
+from coral_pipeline.errors import BadInput, Changed, is_unread
 from coral_pipeline.provenance import Input, Provenance
 from coral_pipeline.search.root_folder import read_root
 from coral_pipeline.settings import PipelineSettings
@@ -126,7 +126,8 @@ class Lineage:
         try:
             return INPUTS in made and made[versions.DATA_VERSION_TAG] == self.content(asset, key)
         except (OSError, BadInput) as error:
-            _require_verdict(error)
+            if is_unread(error):
+                raise
             return False
 
     def _root_version(self, key: RootKey) -> str:
@@ -162,7 +163,8 @@ class Making:
             made = provenance.read(folder)
             return made is not None and is_same_making(made, self._plan()) and not any(provenance.changes(made, folder))
         except BadInput as error:
-            _require_verdict(error)
+            if is_unread(error):
+                raise
             return False
 
     def describe(self, folder: Path) -> Provenance:
@@ -194,12 +196,6 @@ def _copied(folder: Path) -> dict[str, str]:
     roots = (row["root"] for row in SELECTED_ROOTS.rows(folder))
     copied = {root: content.root_version(read_root(folder / root)) for root in roots}
     return copied | {TASK_FOLDER: content.task_version(folder / TASK_FOLDER)}
-
-
-def _require_verdict(error: Exception) -> None:
-    """Raise the error where it says nothing of what files hold."""
-    if is_outage(error) or is_refusal(error):
-        raise error
 
 
 def _latest_tags(asset: str, key: RootKey, instance: dg.DagsterInstance) -> Mapping[str, str]:
