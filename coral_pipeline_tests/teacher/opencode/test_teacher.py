@@ -99,16 +99,18 @@ def check_record(here: Lab, turn: Turn) -> None:
     assert turn.context_tokens == (sampled[-1].input_tokens or 0) + (sampled[-1].output_tokens or 0)
 
 
-MISCHIEF = """
-(setsid sleep 4321 > /dev/null 2>&1 &)
-head -c 100000000 /dev/zero | tr '\\0' x; echo
-head -c 3000000 /dev/zero 2>&1 > $TMPDIR/full; echo tmp $?
-ls /coral/.coral/private; cat /etc/shadow
-"""
+MISCHIEF = (
+    "(setsid sleep 4321 > /dev/null 2>&1 &)",
+    "head -c 100000000 /dev/zero | tr '\\0' x",
+    "head -c 3000000 /dev/zero 2>&1 > $TMPDIR/full",
+    "ls /coral/.coral/private; cat /etc/shadow",
+)
+"""Commands, each its own call: of an output that is too long, OpenCode keeps only what it had read last."""
 
 
 def test_mischief_in_the_sandbox_harms_nobody(tmp_path: Path) -> None:
-    script = steps(Say("mischief", calls=(bash(MISCHIEF),)), submit(5.0), Say("on", calls=(bash("echo going on"),)))
+    mischief = Say("mischief", calls=tuple(map(bash, MISCHIEF)))
+    script = steps(mischief, submit(5.0), Say("on", calls=(bash("echo going on"),)))
     with lab(tmp_path, script, sandbox={"tmp_bytes": 1 << 20}) as here:
         [turn] = here.turns(0)
         assert turn.score == 5.0
