@@ -9,6 +9,7 @@ from functools import partial
 from coral_pipeline.audit import chain, credit, exports, journal, messages, replay, round_rules, student_run, tree_rules
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
+from coral_pipeline.credit.message_graph import TRACES_FILE
 from coral_pipeline.student_run.reading import read_direction
 
 Verify = Callable[[Review, Source, str], None]
@@ -100,6 +101,11 @@ def _trace(review: Review, source: Source, key: str) -> None:
     credit.verify_trace(review, source.fetch("advantage_batches", key), source.fetch("explored_trees", key))
 
 
+def _read(review: Review, source: Source, key: str) -> None:
+    with review.guarded(TRACES_FILE):
+        exports.read_episodes(review, source.fetch("advantage_batches", key))
+
+
 def _samples(review: Review, source: Source, key: str) -> None:
     exports.verify_exports(review, source.fetch("advantage_batches", key), [source.of_root(key)], ["sft"])
 
@@ -172,7 +178,7 @@ _CONTENT: tuple[tuple[str, str, str, Verify], ...] = (
     (
         "advantage_batches",
         "trace_equals_tables",
-        "verifiers reads traces.jsonl, and it holds what messages.parquet and tokens.parquet hold",
+        "traces.jsonl holds what messages.parquet and tokens.parquet hold",
         _trace,
     ),
     (
@@ -236,6 +242,7 @@ CHECKS: tuple[Check, ...] = (
         partial(_tree, journal.verify_journal),
         audit_only=True,
     ),
+    Check("advantage_batches", "trace_is_readable", "verifiers reads traces.jsonl", _read, audit_only=True),
     Check(
         "explored_trees",
         "turns_count_what_messages_hold",

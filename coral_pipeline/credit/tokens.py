@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from coral_pipeline import tables
 from coral_pipeline.conversations import Conversations
+from coral_pipeline.credit.message_graph import write_trace
 from coral_pipeline.credit.token_table import TOKENIZER_KEY, Floats, TokenTable
 from coral_pipeline.credit.tokenizers import BYTE, Rendered, Tokenizer, load_tokenizer
 from coral_pipeline.errors import BadInput
@@ -63,8 +64,6 @@ def write_tokens(
     edges are in the table too, unassigned (C1: they are no searched edges), but not in the trace.
     Raises ``BadInput``.
     """
-    from coral_pipeline.credit.message_graph import write_trace
-
     conversations = Conversations.read(tree_dir)
     _check_advantages(conversations, advantages)
     summary = _write_table(conversations, advantages, out, load_tokenizer(tokenizer))

@@ -16,8 +16,8 @@ CODE = {
     "selected_roots": 1,
     "explored_trees": 1,
     "ranked_paths": 1,
-    "advantage_batches": 1,
-    "sft_dataset": 1,
+    "advantage_batches": 2,
+    "sft_dataset": 2,
 }
 """By asset; raised whenever a change of the code changes what the asset holds."""
 SETTINGS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -10,9 +11,10 @@ from coral_pipeline.audit.checks import CHECKS
 from coral_pipeline.audit.exports import verify_exports
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
+from coral_pipeline.credit.message_graph import TRACES_FILE
 from coral_pipeline.export.dataset import Format
 from coral_pipeline.tables import MESSAGES, PER_ROOT, TABLES, Table
-from coral_pipeline_tests.audit.damage import changed_cell
+from coral_pipeline_tests.audit.damage import changed_cell, put_back
 from coral_pipeline_tests.defs.world import RUN, World
 
 pytestmark = pytest.mark.slow
@@ -50,7 +52,13 @@ TOLD_BY_THE_TEACHER = {
 """Columns of which not every change shows in what is computed from them: the journal and the checksums cover these."""
 
 
-OTHER_FILES = {"files_as_written", "version_of_contents", "trace_equals_tables", "samples_equal_tables"}
+OTHER_FILES = {
+    "files_as_written",
+    "version_of_contents",
+    "trace_equals_tables",
+    "trace_is_readable",
+    "samples_equal_tables",
+}
 """Checks that look at checksums, or at files that are no tables."""
 
 
@@ -95,6 +103,20 @@ def test_a_changed_cell_is_found_and_named(
     # What was answered in a turn is the ground for all else: where it is changed, all else disagrees.
     files = ["edges.parquet"] if table.name == "turns" else []
     assert any(file in line for line in found for file in (table.file_name, *files)), f"{was!r}: {found}"
+
+
+@pytest.mark.parametrize("nodes", [[{"message": {"role": "nobody", "content": "x"}}], [{"sampled": True}], 3])
+def test_a_trace_that_verifiers_cannot_read_is_found(finished: World, source: Source, nodes: object) -> None:
+    key = str(finished.keys[0])
+    (check,) = [check for check in CHECKS if check.name == "trace_is_readable"]
+    assert check.review(source, key).looked_at["episodes"] == 1 and not check.review(source, key).findings
+    path = finished.folders.asset("advantage_batches", key) / TRACES_FILE
+    with put_back(path):
+        record = json.loads(path.read_text())
+        record["traces"][0]["nodes"] = nodes
+        path.write_text(json.dumps(record))
+        (line,) = check.review(source, key).lines()
+    assert TRACES_FILE in line
 
 
 def test_a_clock_that_was_set_back_while_a_message_was_written_is_no_fault(finished: World, source: Source) -> None:

@@ -16,8 +16,6 @@ from coral_pipeline_tests.trees import ROOT, N, write_tree
 
 Credit = Callable[..., tuple[int | str | None, str, str]]
 NODES = [N(score=1.0), N(0, 2.0, steps=2, soft=0.25), N(0, 0.0, steps=4, soft=0.75), N(1, 3.0), N(2, 1.0, leaf="open")]
-slow = pytest.mark.slow
-"""Writing tokens imports verifiers, which takes seconds."""
 RECIPES = """
 from coral_pipeline.credit import Estimator, ValueModel
 
@@ -58,7 +56,6 @@ def described(folder: Path) -> dict[str, Any]:
     return found
 
 
-@slow
 @pytest.mark.parametrize("file", ["batch.json", "tokens.parquet", "traces.jsonl"])
 def test_what_cannot_be_written_is_one_line(credit: Credit, tmp_path: Path, file: str) -> None:
     (tmp_path / "batch" / file).mkdir(parents=True)
@@ -67,7 +64,6 @@ def test_what_cannot_be_written_is_one_line(credit: Credit, tmp_path: Path, file
     assert file in err and "cannot be written" in err
 
 
-@slow
 def test_everything_is_written_by_default_with_direct_branch_td(credit: Credit, tmp_path: Path) -> None:
     code, out, err = credit("tree", "--out", "new/batch")
     assert (code, err) == (0, "")
@@ -89,7 +85,6 @@ def test_everything_is_written_by_default_with_direct_branch_td(credit: Credit, 
     assert "16 messages" in out
 
 
-@slow
 def test_options_reach_the_numbers(credit: Credit, tmp_path: Path) -> None:
     options = ["--prior", 0.8, "--gamma", 0.5, "--kappa", 2, "--gain-weight", 0, "--soft-weight", 1]
     assert credit("tree", "--out", "out", *options)[0] == 0
@@ -107,7 +102,6 @@ def test_options_reach_the_numbers(credit: Credit, tmp_path: Path) -> None:
     assert critic[2]["target"] == pytest.approx(0.5 + 0.5 * 0.8, abs=1e-15)
 
 
-@slow
 def test_grpo_leaves_what_did_not_end_unassigned(credit: Credit, tmp_path: Path) -> None:
     code, out, _ = credit("tree", "--out", "out", "--estimator", "grpo")
     assert code == 0
@@ -117,7 +111,6 @@ def test_grpo_leaves_what_did_not_end_unassigned(credit: Credit, tmp_path: Path)
     assert unassigned[0]["advantages"] is None
 
 
-@slow
 def test_a_recipe_in_the_current_folder(credit: Credit, tmp_path: Path) -> None:
     (tmp_path / "my_recipes.py").write_text(RECIPES)
     assert credit("tree", "--out", "out", "--estimator", "my_recipes:RewardOnly")[0] == 0

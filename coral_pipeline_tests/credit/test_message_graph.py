@@ -30,13 +30,28 @@ if TYPE_CHECKING:
 
 
 def read_trace(folder: Path) -> Trace[Any]:
-    """The one trace in ``folder``, by verifiers' own reader."""
+    """The one trace in ``folder``, by verifiers' own reader, which takes every value that was written as it is."""
     from verifiers.v1.trace import WireTrace
     from verifiers.v1.utils.trace_store import read_episodes
 
     (episode,) = read_episodes(folder, WireTrace)
+    assert_told(json.loads((folder / "traces.jsonl").read_text()), episode.to_record(float_decimals=None))
     (trace,) = episode.traces
     return trace
+
+
+def assert_told(written: Any, read: Any, where: str = "") -> None:
+    """Every value in ``written`` is in ``read``, at the same place and of the same type."""
+    if isinstance(written, dict):
+        for key, value in written.items():
+            assert key in read, f"{where}/{key}"
+            assert_told(value, read[key], f"{where}/{key}")
+    elif isinstance(written, list):
+        assert len(written) == len(read), where
+        for place, (value, other) in enumerate(zip(written, read, strict=True)):
+            assert_told(value, other, f"{where}/{place}")
+    else:
+        assert (type(written), written) == (type(read), read), where
 
 
 def written(tmp_path: Path, advantages: Mapping[int, float | None], rows: Any = None) -> Trace[Any]:
