@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.tables import text_file
+from coral_pipeline.yaml_text import parse_yaml
 
 _MEND = "give a mapping like {search: {max_depth: 3}, retry: {attempts: 2}}"
 
@@ -21,11 +22,11 @@ def read_settings(path: Path | None, width: int | None = None) -> PipelineSettin
     Raises ``BadInput`` naming the setting that cannot be used.
     """
     try:
-        given = yaml.safe_load(path.read_bytes()) if path else {}
+        given = parse_yaml(path.read_bytes()) if path else {}
     except OSError as error:
         raise BadInput(path, f"cannot be read ({error.strerror})", _MEND) from error
-    except yaml.YAMLError as error:
-        raise BadInput(path, f"is not YAML ({' '.join(str(error).split())})", _MEND) from error
+    except ValueError as error:
+        raise BadInput(path, f"is not YAML ({error})", _MEND) from error
     settings = checked_settings(path, given or {})
     if width is None:
         return settings

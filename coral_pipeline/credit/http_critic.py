@@ -52,7 +52,10 @@ class HttpCritic(ValueModel):
         return cls(settings.http)
 
     def predict(self, checkpoints: Sequence[Checkpoint]) -> list[float | None]:
-        """The endpoint's values; raises ``BadInput`` naming the endpoint where it has none to give."""
+        """The endpoint's values; raises ``BadInput`` naming the endpoint where it has none to give.
+
+        Where it cannot be reached, or fails, that is an outage (``errors.is_outage``).
+        """
         import httpx
 
         values: list[float | None] = []
@@ -82,7 +85,8 @@ class HttpCritic(ValueModel):
             problem = f"answered {answer.status_code}: {answer.text[:200]!r}"
             if answer.status_code != httpx.codes.TOO_MANY_REQUESTS and not answer.is_server_error:
                 raise BadInput(self._thing, problem, "check the address and what it expects")
-        raise BadInput(self._thing, f"{problem} ({self.settings.retries + 1} tries)", "start it, or raise the retries")
+        tries = f"{problem} ({self.settings.retries + 1} tries)"
+        raise BadInput(self._thing, tries, "start it, or raise the retries") from ConnectionError(problem)
 
     def _values(self, answer: httpx.Response, ids: Sequence[str]) -> list[float]:
         """The values of an answer in the order of ``ids``."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
 from coral_pipeline import tables
 from coral_pipeline.errors import BadInput
@@ -24,7 +23,7 @@ from coral_pipeline.student_run.layout import (
     parse_snapshot_name,
     unicode_text,
 )
-from coral_pipeline.student_run.task_config import YAML_ERRORS
+from coral_pipeline.yaml_text import parse_yaml
 
 TASK_LIMIT = 2**20
 """Bytes of the largest task.yaml that is read."""
@@ -66,12 +65,11 @@ def read_direction(student_run: Path) -> Direction:
     path = student_run / TASK_FILE
     with _open_run(student_run) as run:
         try:
-            task = yaml.safe_load(run.read(TASK_FILE, TASK_LIMIT))
+            task = parse_yaml(run.read(TASK_FILE, TASK_LIMIT))
         except Unreadable as unreadable:
             raise BadInput(path, str(unreadable), _WHAT_IT_IS) from unreadable
-        except YAML_ERRORS as error:
-            problem = " ".join(str(error).split())
-            raise BadInput(path, f"is not YAML ({problem})", "give CORAL's own task configuration") from error
+        except ValueError as error:
+            raise BadInput(path, f"is not YAML ({error})", "give CORAL's own task configuration") from error
     if not isinstance(task, dict):
         raise BadInput(path, "is not a mapping", "give CORAL's own task configuration")
     grader = task.get("grader")

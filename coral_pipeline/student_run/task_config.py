@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from coral_pipeline.yaml_text import parse_yaml
+
 SECTIONS = ("task", "grader", "sharing")
 """Sections kept whole."""
 AGENT_SETTINGS = ("count", "runtime", "model", "assignments", "max_turns", "timeout", "heartbeat", "research")
@@ -26,21 +28,19 @@ _SECRET_ASSIGNMENT = re.compile(rf"(\b\w*{_SECRET_NAME})=(\S+)", re.IGNORECASE)
 _URL_USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE)
 _HOME = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s'\"]+|(?<![\w.])/root(?=/)")
 _WHOLE_PATH = re.compile(r"(?:/|~|[A-Za-z]:[\\/])\S*")
-YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
-"""What reading YAML raises: its own errors, and what PyYAML's constructors meet in a scalar such as ``!!int ""``."""
 
 
 def student_task(config: bytes) -> str:
     """The ``task.yaml`` of a run with this configuration. Raises ``ValueError`` where it is no mapping in YAML."""
     try:
-        value = yaml.safe_load(config)
+        value = parse_yaml(config)
         if not isinstance(value, dict):
             raise ValueError("it is not a mapping")
         task = {name: value[name] for name in SECTIONS if name in value}
         task["agents"] = _agents(value.get("agents"))
         cleaned = _Cleaner(_machine_folders(value.get("workspace"))).clean(task)
-    except YAML_ERRORS as error:
-        raise ValueError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise ValueError("it holds itself, or is too deep") from error
     return str(yaml.safe_dump(cleaned, sort_keys=False, allow_unicode=True, width=100))
 
 
@@ -49,7 +49,7 @@ def private_names(task: str) -> list[str]:
 
     Each once: of several paths that end in one name CORAL keeps the last.
     """
-    grader = yaml.safe_load(task).get("grader")
+    grader = parse_yaml(task).get("grader")
     private = grader.get("private") if isinstance(grader, dict) else None
     paths = [path for path in private if isinstance(path, str)] if isinstance(private, list) else []
     return [name for name in dict.fromkeys(PurePosixPath(path).name for path in paths) if name not in ("", "..")]

@@ -94,6 +94,7 @@ def test_width_and_other_settings(run: Any, root: Path, script: Path, tmp_path: 
         ("[1, 2]", "the file: "),
         ("a: [", "is not YAML"),
         ("\x00", "is not YAML"),
+        ("search: {max_depth: !!int ''}", "is not YAML"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(run: Any, root: Path, tmp_path: Path, settings: str, told: str) -> None:

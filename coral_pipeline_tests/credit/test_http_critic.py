@@ -16,7 +16,7 @@ import pytest
 
 from coral_pipeline.credit import DirectBranchTd, HttpCritic, prepare
 from coral_pipeline.credit.value_models import priors
-from coral_pipeline.errors import BadInput
+from coral_pipeline.errors import BadInput, is_outage
 from coral_pipeline.explored import ExploredTree
 from coral_pipeline.settings import HttpCriticSettings
 from coral_pipeline_tests.trees import ROOT, N, write_tree
@@ -140,9 +140,11 @@ def test_pauses_between_tries_double(critic: Critic, tree: ExploredTree, monkeyp
 
 def test_retries_are_used_up(critic: Critic, tree: ExploredTree) -> None:
     critic.script = [lambda body: (503, "warming up")] * 9
-    with pytest.raises(BadInput, match=r"value model http, http://127\S+: answered 503: 'warming up' \(3 tries\)"):
+    with pytest.raises(
+        BadInput, match=r"value model http, http://127\S+: answered 503: 'warming up' \(3 tries\)"
+    ) as refused:
         priors(tree, model(critic, retries=2))
-    assert len(critic.asked) == 3
+    assert len(critic.asked) == 3 and is_outage(refused.value)
 
 
 def test_a_slow_endpoint_is_timed_out_and_asked_again(critic: Critic, tree: ExploredTree) -> None:
@@ -165,16 +167,17 @@ def test_nobody_there(tree: ExploredTree) -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         settings = HttpCriticSettings(url=url, retries=1, backoff_seconds=0)
-        with pytest.raises(BadInput, match=r"value model http, http://127\S+: ConnectError.* \(2 tries\)"):
+        with pytest.raises(BadInput, match=r"value model http, http://127\S+: ConnectError.* \(2 tries\)") as refused:
             priors(tree, HttpCritic(settings))
+        assert is_outage(refused.value)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 422])
 def test_an_endpoint_that_refuses_is_not_asked_again(critic: Critic, tree: ExploredTree, status: int) -> None:
     critic.script = [lambda body: (status, "no such model")]
-    with pytest.raises(BadInput, match=f"answered {status}: 'no such model'"):
+    with pytest.raises(BadInput, match=f"answered {status}: 'no such model'") as refused:
         priors(tree, model(critic))
-    assert len(critic.asked) == 1
+    assert len(critic.asked) == 1 and not is_outage(refused.value)
 
 
 def changed(change: Callable[[list[Body]], Any]) -> Answer:

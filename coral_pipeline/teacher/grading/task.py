@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from coral_pipeline.errors import BadInput
 from coral_pipeline.settings import Direction
 from coral_pipeline.student_run.layout import GRADER_FOLDER, PRIVATE_FOLDER
 from coral_pipeline.teacher.grading.package import GraderPackage, find_package
+from coral_pipeline.yaml_text import parse_yaml
 
 GRADER_PLACES = (GRADER_FOLDER, "eval")
 """Where a grader may lie in a task's folder; the first is how a Student run keeps it, the second CORAL's own."""
@@ -98,8 +98,8 @@ class Task:
         if not file.is_file():
             raise BadInput(folder, "holds no task.yaml", "name the folder with the task's configuration and grader")
         try:
-            config = TaskConfig.model_validate(yaml.safe_load(file.read_bytes()) or {})
-        except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
+            config = TaskConfig.model_validate(parse_yaml(file.read_bytes()) or {})
+        except ValueError as error:
             problem = " ".join(str(error).split())
             raise BadInput(file, f"is no CORAL task configuration ({problem})", "mend the file") from error
         private = {Path(path).name: _private(folder, path) for path in config.grader.private}

@@ -44,6 +44,16 @@ def test_private_data_that_is_missing_is_named_with_its_place(tmp_path: Path) ->
         Task.read(write_task(tmp_path, private=["data/answers.json"]))
 
 
+@pytest.mark.parametrize(
+    "text", [b"grader: !!int ''", b"grader: [", b"\xff", b"[1]", b"grader: 3", b"a: " + b"[" * 5000]
+)
+def test_a_configuration_that_cannot_be_read_is_named_in_one_line(tmp_path: Path, text: bytes) -> None:
+    (with_grader(tmp_path) / "task.yaml").write_bytes(text)
+    with pytest.raises(BadInput, match=r"task\.yaml: is no CORAL task configuration") as refused:
+        Task.read(tmp_path)
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_the_fingerprint_is_of_everything_that_decides_a_score(tmp_path: Path) -> None:
     (with_grader(tmp_path) / "private").mkdir()
     (tmp_path / "private" / "answers.json").write_text("[]")
