@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from coral_pipeline.errors import BadInput
+
 Direction = Literal["maximize", "minimize"]
 """Which scores are better. An *oriented* score is the score for ``maximize``, its negative for ``minimize``."""
 
@@ -91,6 +93,10 @@ class KnowledgeScores(Settings):
     neither: float = 0.4
 
 
+Width = Annotated[int, Field(ge=1)] | Literal["auto"]
+"""Expansions of one round; ``auto``: a number that is still to be found."""
+
+
 class SearchSettings(Settings):
     """The tree of one root (seed section 1, method T1–T14)."""
 
@@ -106,8 +112,11 @@ class SearchSettings(Settings):
     """Hard cap on valid edges (T13)."""
     max_failed_expansions: int = Field(default=2, ge=1)
     """Failed edges that close a node other than the root."""
-    parallel_width: int = Field(default=8, ge=1)
-    """Expansions of one round. Part of the method: it decides which nodes are chosen together (T12)."""
+    parallel_width: Width = 8
+    """Expansions of one round. Part of the method: it decides which nodes are chosen together (T12).
+
+    ``auto``: as many as model server and machine can take when the tree is begun; the number stands in ``tree.json``.
+    """
     max_tool_error_rate: float = Field(default=0.30, gt=0, le=1)
     """Tool error rate over which an edge fails (T3); also the scale of cleanliness."""
     direction_tries: int = Field(default=2, ge=1)
@@ -138,6 +147,17 @@ class SearchSettings(Settings):
         if self.max_logical_edges < self.root_children:
             raise ValueError("max_logical_edges must be at least root_children: round 1 takes every direction")
         return self
+
+    @property
+    def width(self) -> int:
+        """``parallel_width`` as a number. Raises ``BadInput`` where it is ``auto``."""
+        if self.parallel_width == "auto":
+            raise BadInput("search.parallel_width", "is auto, which is no number yet", "give a number")
+        return self.parallel_width
+
+    def at_width(self, width: int) -> SearchSettings:
+        """The same with that number for ``parallel_width``."""
+        return self.model_copy(update={"parallel_width": width})
 
 
 class RetrySettings(Settings):
@@ -440,9 +460,9 @@ class OpenCodeSettings(Settings):
     max_tree_bytes: int = Field(default=64 << 30, ge=1 << 20)
     """Disk space of a tree's states and records beyond which no turn is begun: the tree stops, and can be resumed."""
     agent_bytes: int = Field(default=620_000_000, ge=1)
-    """Memory an agent takes, for ``--width auto``."""
+    """Memory an agent takes, for ``parallel_width: auto``."""
     agents_per_cpu: int = Field(default=4, ge=1)
-    """Agents that one CPU keeps up with, for ``--width auto``: they mostly wait for the model."""
+    """Agents that one CPU keeps up with, for ``parallel_width: auto``: they mostly wait for the model."""
 
 
 class TeacherSettings(Settings):

@@ -9,14 +9,14 @@ import yaml
 from pydantic import ValidationError
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import PipelineSettings
+from coral_pipeline.settings import PipelineSettings, Width
 from coral_pipeline.tables import text_file
 from coral_pipeline.yaml_text import parse_yaml
 
 _MEND = "give a mapping like {search: {max_depth: 3}, retry: {attempts: 2}}"
 
 
-def read_settings(path: Path | None, width: int | None = None) -> PipelineSettings:
+def read_settings(path: Path | None, width: Width | None = None) -> PipelineSettings:
     """The settings of a file, defaults without one; ``width`` goes before its ``search.parallel_width``.
 
     Raises ``BadInput`` naming the setting that cannot be used.

@@ -49,6 +49,8 @@ def verify_replay(review: Review, folder: Path, root: Path, settings: SearchSett
         grown_from = read_root(root)
         answers = read_answers(folder)
         told = search_settings(info)
+        if settings.parallel_width == "auto":
+            settings = settings.at_width(told.width)
         where = f"{TREE_FILE}, configuration, search"
         compare_json(review, where, told.model_dump(mode="json"), settings.model_dump(mode="json"))
         tree = Tree(grown_from.node, grown_from.direction, told)

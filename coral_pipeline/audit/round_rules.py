@@ -153,7 +153,7 @@ def _dispatched(tree: TreeTables, before: Before, ids: NDArray[np.int64]) -> Int
         return np.array([tries if directions <= tries <= directions * tree.settings.direction_tries else directions])
     given = np.zeros(len(ids), dtype=np.int64)
     room = (before.limit - before.children)[ids]
-    slots = min(tree.settings.parallel_width, tree.settings.max_logical_edges - before.valid_edges)
+    slots = min(tree.settings.width, tree.settings.max_logical_edges - before.valid_edges)
     while slots > 0 and (given < room).any():
         takers = np.flatnonzero(given < room)[:slots]
         given[takers] += 1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coral_pipeline.cli.width import width_option
+
 if TYPE_CHECKING:
     from coral_pipeline.search.explore import TreeSummary
-    from coral_pipeline.settings import Direction, PipelineSettings
+    from coral_pipeline.settings import Direction
 
 
 def explore(
@@ -26,8 +27,7 @@ def explore(
         str | None,
         typer.Option(
             show_default="8",
-            help="Expansions of one round; `auto`, which `run` does not know: what model server and machine take for "
-            "one tree (resume with the number told).",
+            help="Expansions of one round; `auto`: what model server and machine can take when the tree is begun.",
         ),
     ] = None,
     endpoint: Annotated[
@@ -62,24 +62,27 @@ def explore(
     from coral_pipeline.errors import BadInput
     from coral_pipeline.search.explore import WORK_FOLDER, explore_root
     from coral_pipeline.search.root_folder import read_root
+    from coral_pipeline.search.width import with_width
     from coral_pipeline.settings import TeacherSettings
     from coral_pipeline.settings_file import read_settings, with_opencode
     from coral_pipeline.teacher.protocol import Stopped
-    from coral_pipeline.teacher.registry import TEACHERS, TeacherRequest, open_teacher
+    from coral_pipeline.teacher.registry import TEACHERS, TeacherRequest, api_key_of, fitting_width, open_teacher
 
     _require_choice("--teacher", teacher, TEACHERS)
     if teacher == "scripted" and script is None:
         raise typer.BadParameter("the scripted teacher needs --script FILE", param_hint="--script")
-    chosen = with_opencode(read_settings(settings), endpoint, model)
-    api_key = os.environ.get(chosen.opencode.api_key_variable, "")
-    chosen = _with_width(chosen, width, teacher, api_key)
+    chosen = with_opencode(read_settings(settings, width_option(width)), endpoint, model)
     chosen = chosen.model_copy(update={"teacher": TeacherSettings(name=teacher, seed=seed, script=script)})
+    api_key = api_key_of(chosen)
     root = read_root(root_dir, _direction(direction))
     for notice in root.notices:
         typer.echo(f"note: {notice}", err=True)
     if out.resolve().is_relative_to(root.path):
         raise BadInput(out, "lies in the root folder, which is never written to", "choose another --out")
     workdir = out / WORK_FOLDER / "teacher"
+    search = with_width(chosen.search, out, lambda: fitting_width(chosen, api_key))
+    if chosen.search.parallel_width == "auto":
+        typer.echo(f"width {search.width}", err=True)
     request = TeacherRequest(root.path, root.node.score, root.direction, root.task, workdir, chosen, api_key)
     with stop_on_signals() as stop, TreeView() as view:
         try:
@@ -88,7 +91,7 @@ def explore(
                 root.direction,
                 open_teacher(teacher, request),
                 out,
-                chosen.search,
+                search,
                 chosen.retry,
                 stop.event,
                 view,
@@ -98,24 +101,6 @@ def explore(
             typer.echo(f"stopped; go on with the same command and --resume: {out}", err=True)
             raise typer.Exit(stop.exit_code) from None
     _say(summary, out)
-
-
-def _with_width(settings: PipelineSettings, width: str | None, teacher: str, api_key: str) -> PipelineSettings:
-    if width is None:
-        return settings
-    if width == "auto" and teacher == "opencode":
-        from coral_pipeline.teacher.opencode.model_server import width_for
-
-        number = width_for(settings.opencode, api_key)
-        typer.echo(f"width {number}", err=True)
-    elif width.isascii() and width.isdigit() and int(width) >= 1:
-        number = int(width)
-    else:
-        hint = "--width"
-        raise typer.BadParameter(
-            f"{width!r} is neither a number from 1 nor, with --teacher opencode, auto", param_hint=hint
-        )
-    return settings.model_copy(update={"search": settings.search.model_copy(update={"parallel_width": number})})
 
 
 def _direction(given: str | None) -> Direction | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coral_pipeline.cli.width import width_option
+
 if TYPE_CHECKING:
     from coral_pipeline.defs.whole_run import RootOutcome
     from coral_pipeline.report.roots import RootReport
@@ -31,7 +33,13 @@ def run(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model of the opencode teacher, as the endpoint lists it.")] = None,
     seed: Annotated[int | None, typer.Option(show_default="0", help="Seed of teachers without a model.")] = None,
-    width: Annotated[int | None, typer.Option(min=1, show_default="8", help="Expansions of one round.")] = None,
+    width: Annotated[
+        str | None,
+        typer.Option(
+            show_default="8",
+            help="Expansions of one round; `auto`: what model server and machine can take when a tree is begun.",
+        ),
+    ] = None,
     trees_at_once: Annotated[
         int | None, typer.Option(min=1, show_default="2", help="Trees that grow side by side.")
     ] = None,
@@ -69,7 +77,7 @@ def run(
         "teacher": {"name": teacher, "seed": seed, "script": script and script.absolute()},
         "opencode": {"endpoint": endpoint, "model": model},
     }
-    chosen = _with_options(read_settings(settings, width), options, trees_at_once)
+    chosen = _with_options(read_settings(settings, width_option(width)), options, trees_at_once)
     if is_url(str(out).replace(":/", "://", 1)):  # pathlib makes one slash of two
         raise BadInput(out, "is a URL, and `run` works on this machine alone", "give a folder, or run it as a service")
     read_direction(student_run)
@@ -111,7 +119,7 @@ def _with_options(
 ) -> PipelineSettings:
     """The settings with what was given on the command line in their place. Usage errors exit with 2."""
     from coral_pipeline.settings import PipelineSettings
-    from coral_pipeline.teacher.registry import TEACHERS
+    from coral_pipeline.teacher.registry import TEACHERS, require_fitting_width
 
     values = settings.model_dump()
     for section, given in options.items():
@@ -123,4 +131,5 @@ def _with_options(
         raise typer.BadParameter(f"{chosen.teacher.name!r} is not one of {', '.join(TEACHERS)}", param_hint="--teacher")
     if chosen.teacher.name == "scripted" and chosen.teacher.script is None:
         raise typer.BadParameter("the scripted teacher needs --script FILE", param_hint="--script")
+    require_fitting_width(chosen)
     return chosen

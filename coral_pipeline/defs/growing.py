@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,11 +15,12 @@ from coral_pipeline.search.explore import WORK_FOLDER, TreeSummary, explore_root
 from coral_pipeline.search.explorer import Observer
 from coral_pipeline.search.journal import JOURNAL_FILE, OtherTree
 from coral_pipeline.search.root_folder import RootFolder, read_root
+from coral_pipeline.search.width import with_width
 from coral_pipeline.settings import PipelineSettings
 from coral_pipeline.storage import Storage
 from coral_pipeline.tables import SELECTED_ROOTS, text_file
 from coral_pipeline.teacher.protocol import Teacher
-from coral_pipeline.teacher.registry import TeacherRequest, open_teacher
+from coral_pipeline.teacher.registry import TeacherRequest, api_key_of, fitting_width, open_teacher
 from coral_pipeline.tree_file import TREE_FILE
 
 VERSIONS_FILE = "versions.json"
@@ -60,8 +60,7 @@ class Plot:
         if copied and copied != version:
             raise BadInput(root.path, "is not as it was copied", "choose the roots anew")
         out = folders.asset(TREES, str(key))
-        api_key = os.environ.get(settings.opencode.api_key_variable, "")
-        workdir = out / WORK_FOLDER / "teacher"
+        workdir, api_key = out / WORK_FOLDER / "teacher", api_key_of(settings)
         request = TeacherRequest(root.path, root.node.score, root.direction, root.task, workdir, settings, api_key)
         teacher = open_teacher(settings.teacher.name, request)
         return cls(key, root, teacher, settings, out, folders.storage)
@@ -108,9 +107,11 @@ class Plot:
         if not self.has_begun:
             self._note(versions)
         root, settings = self.root, self.settings
-        return explore_root(
-            root.node, root.direction, self.teacher, self.out, settings.search, settings.retry, stop, observer
-        )
+        search = with_width(settings.search, self.out, self._fitting_width)
+        return explore_root(root.node, root.direction, self.teacher, self.out, search, settings.retry, stop, observer)
+
+    def _fitting_width(self) -> int:
+        return fitting_width(self.settings, api_key_of(self.settings), self.settings.trees_at_once)
 
     def _note(self, versions: Versions) -> None:
         file = self.out / WORK_FOLDER / VERSIONS_FILE

@@ -50,8 +50,9 @@ def _config_type(annotation: Any) -> Any:
     """Dagster's config type for a field's annotation; names and paths are strings."""
     arguments, origin = typing.get_args(annotation), typing.get_origin(annotation)
     if origin in (types.UnionType, typing.Union):
-        (inner,) = (argument for argument in arguments if argument is not type(None))
-        return dg.Noneable(_config_type(inner))
+        kinds = [argument for argument in arguments if argument is not type(None)]
+        kind = _config_type(kinds[0]) if len(kinds) == 1 else dg.Any
+        return kind if kinds == list(arguments) else dg.Noneable(kind)
     if origin is typing.Annotated:
         return _config_type(arguments[0])
     if origin is tuple:

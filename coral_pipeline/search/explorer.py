@@ -99,7 +99,7 @@ class Explorer:
         interrupt, an orchestrator's exception) sets ``stop`` and is raised on after the same.
         """
         tree = self._tree
-        with ThreadPoolExecutor(tree.settings.parallel_width, thread_name_prefix="edge") as pool:
+        with ThreadPoolExecutor(tree.settings.width, thread_name_prefix="edge") as pool:
             self._apply(self._first_round(pool))
             while (reason := stop_reason(tree)) is None:
                 self._apply(self._run_all(pool, begin_round(tree)))

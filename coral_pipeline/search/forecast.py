@@ -123,7 +123,7 @@ def wall_seconds(edges: Sequence[Edge], settings: SearchSettings) -> float:
         size = sum(edge.child_id is None for edge in batch)
     later = sorted((edge for edge in edges if edge.round > 1), key=lambda edge: edge.round)
     batches += [list(group) for _, group in groupby(later, key=lambda edge: edge.round)]
-    return math.fsum(makespan((edge.figures.seconds for edge in batch), settings.parallel_width) for batch in batches)
+    return math.fsum(makespan((edge.figures.seconds for edge in batch), settings.width) for batch in batches)
 
 
 def makespan(seconds: Iterable[float], slots: int) -> float:
@@ -181,5 +181,5 @@ def forecast_widths(
 ) -> Iterable[Forecast]:
     """One forecast per width, one after the other."""
     for width in widths:
-        at_width = search.model_copy(update={"parallel_width": width})
+        at_width = search.at_width(width)
         yield summarise(width, forecast(at_width, simulation, trees, seed))

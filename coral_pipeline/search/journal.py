@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.search.records import RecordFile
+from coral_pipeline.search.records import RecordFile, decode
 from coral_pipeline.search.transcripts import Transcript, check_transcript, read_transcript, write_transcript
 from coral_pipeline.search.tree import FailureReason, RootNode
 from coral_pipeline.settings import OF_TEACHER, Direction, SearchSettings, with_defaults
@@ -92,6 +92,16 @@ def header(root: RootNode, direction: Direction, settings: SearchSettings, teach
         settings=settings.model_dump(mode="json"),
         teacher=json.loads(json.dumps({"name": teacher.name, **teacher.describe()})),
     )
+
+
+def header_in(folder: Path) -> Header | None:
+    """The header of the journal in ``folder``; None where none was begun, or it cannot be read."""
+    try:
+        with (folder / JOURNAL_FILE).open("rb") as file:
+            first = decode(file.readline())
+        return None if first is None else Header.model_validate(first)
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return None
 
 
 class Journal:

@@ -48,7 +48,7 @@ def dispatch(ranked: Sequence[Node], valid_edges: int, settings: SearchSettings)
     One expansion to each, best first; then again in the same order to those with room for another child,
     while slots are left. Never more than ``max_logical_edges`` allows.
     """
-    slots = min(settings.parallel_width, settings.max_logical_edges - valid_edges)
+    slots = min(settings.width, settings.max_logical_edges - valid_edges)
     dispatched: list[Node] = []
     given: Counter[int] = Counter()
     while len(dispatched) < slots:

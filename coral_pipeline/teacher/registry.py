@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,30 @@ def open_teacher(name: str, request: TeacherRequest) -> Teacher:
     if name not in TEACHERS:
         raise BadInput(f"teacher {name!r}", "is not known", f"choose one of {', '.join(TEACHERS)}")
     return TEACHERS[name](request)
+
+
+def api_key_of(settings: PipelineSettings) -> str:
+    """Key of the opencode teacher's model endpoint, from the variable that the settings name; empty: it wants none."""
+    return os.environ.get(settings.opencode.api_key_variable, "")
+
+
+def fitting_width(settings: PipelineSettings, api_key: str, trees_at_once: int = 1) -> int:
+    """What ``parallel_width: auto`` is now for each of so many trees: what model server and machine can take, shared.
+
+    Raises ``BadInput`` where the Teacher asks no model server, or that cannot be reached.
+    """
+    require_fitting_width(settings)
+    from coral_pipeline.teacher.opencode.model_server import width_for
+
+    return max(1, width_for(settings.opencode, api_key) // trees_at_once)
+
+
+def require_fitting_width(settings: PipelineSettings) -> None:
+    """Raise ``BadInput`` where the width is ``auto`` and the Teacher asks no model server."""
+    name = settings.teacher.name
+    if settings.search.parallel_width == "auto" and name != "opencode":
+        problem = f"is what a model server can take, and the {name} teacher asks none"
+        raise BadInput("width auto", problem, "give a number")
 
 
 def _scripted(request: TeacherRequest) -> Teacher:

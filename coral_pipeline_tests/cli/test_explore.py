@@ -90,6 +90,8 @@ def test_width_and_other_settings(run: Any, root: Path, script: Path, tmp_path: 
         ("search: {max_depht: 3}", "search.max_depht: Extra inputs are not permitted"),
         ("search: {max_depth: 0}", "search.max_depth: Input should be greater than or equal to 1"),
         ("search: {max_logical_edges: 2}", "max_logical_edges must be at least root_children"),
+        ("search: {parallel_width: 0}", "search.parallel_width"),
+        ("search: {parallel_width: wide}", "search.parallel_width"),
         ("retry: {first_delay_seconds: .nan}", "retry.first_delay_seconds"),
         ("[1, 2]", "the file: "),
         ("a: [", "is not YAML"),
@@ -103,6 +105,15 @@ def test_settings_that_cannot_be_used_are_named(run: Any, root: Path, tmp_path: 
     assert result.code == 1 and told in result.err and "settings.yaml" in result.err
     assert len(result.err.splitlines()) == 1
     assert not (tmp_path / "tree").exists()
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_width_that_no_server_can_tell_is_refused(run: Any, root: Path, tmp_path: Path, by_file: bool) -> None:
+    (tmp_path / "settings.yaml").write_text("search: {parallel_width: auto}")
+    given = ("--settings", tmp_path / "settings.yaml") if by_file else ("--width", "auto")
+    result = run(root, "--out", tmp_path / "tree", *given)
+    assert result.code == 1 and "width auto: " in result.err and "embedded" in result.err
+    assert len(result.err.splitlines()) == 1 and not (tmp_path / "tree").exists()
 
 
 def test_a_script_that_ends_too_early_halts_and_goes_on_when_it_is_completed(

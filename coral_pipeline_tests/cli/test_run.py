@@ -99,6 +99,7 @@ def test_options_go_before_the_settings_file_and_both_are_kept_with_the_output(
         (["--teacher", "scripted"], "needs --script FILE"),
         (["--num-roots", "0"], "--num-roots"),
         (["--trees-at-once", "0"], "--trees-at-once"),
+        (["--width", "0"], "--width"),
     ],
 )
 def test_wrong_usage_exits_with_2(run: Any, student_run: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
@@ -118,6 +119,7 @@ def test_input_that_cannot_be_used_exits_with_1_and_one_line(run: Any, student_r
     assert f"{tmp_path / 'nowhere'}: is missing" in refused(tmp_path / "nowhere", "--out", out)
     assert "overlaps the Student run" in refused(student_run, "--out", student_run / "out")
     assert "cannot be read" in refused(student_run, "--out", out, "--settings", tmp_path / "none.yaml")
+    assert "the embedded teacher asks none" in refused(student_run, "--out", out, "--width", "auto")
     (tmp_path / "file").write_text("")
     assert f"{tmp_path / 'file'}" in refused(student_run, "--out", tmp_path / "file")
     student_run.rename(student_run.with_name("a b"))

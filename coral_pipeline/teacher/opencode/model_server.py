@@ -85,7 +85,7 @@ def try_server(settings: OpenCodeSettings, key: str, with_tokens: bool) -> Sampl
 def width_for(settings: OpenCodeSettings, key: str) -> int:
     """Agents of one tree at once: what the server can take, if this machine's CPUs and memory are enough for them."""
     if not settings.endpoint:
-        raise BadInput("--width auto", "needs a model endpoint to ask", "give --endpoint, or a number")
+        raise BadInput("width auto", "needs a model endpoint to ask", "give --endpoint, or a number")
     server = ask_server(settings, key).requests_at_once
     cpus = len(os.sched_getaffinity(0)) * settings.agents_per_cpu
     memory = available_bytes(Path("/proc/meminfo").read_text()) // settings.agent_bytes

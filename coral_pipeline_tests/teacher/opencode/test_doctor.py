@@ -135,7 +135,7 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     assert "LACK  OpenCode" in done.output and "-> install it" in done.output and "ok    git" in done.output
 
 
-@pytest.mark.parametrize("width", ["0", "-1", "many", "auto"])
+@pytest.mark.parametrize("width", ["0", "-1", "many", "AUTO", "²"])
 def test_a_width_that_is_none_is_a_usage_error(tmp_path: Path, width: str) -> None:
     root, _ = make_root(tmp_path)
     done = CliRunner().invoke(app, ["explore", str(root), "--out", str(tmp_path / "o"), "--width", width])

@@ -44,7 +44,7 @@ from coral_pipeline_tests.teacher.opencode.model_server import (
 )
 
 KEY = "sk-very-secret"
-IMPATIENT = EndpointSettings(patience_seconds=0, retry_seconds=0.01, stall_seconds=0.3, first_byte_seconds=0.6)
+IMPATIENT = EndpointSettings(patience_seconds=0, retry_seconds=0.01, stall_seconds=1, first_byte_seconds=2)
 PATIENT = EndpointSettings(patience_seconds=60, retry_seconds=0.01)
 SYSTEM = "You help.\nToday's date: Mon Nov 30 2026\nBe brief."
 

@@ -43,7 +43,7 @@ def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path, c
     require_coral(coral)
     root, _ = make_root(tmp_path)
     out, settings = tmp_path / "tree", tmp_path / "settings.yaml"
-    search = {"max_depth": 2, "max_children_per_non_root_node": 1, "max_logical_edges": EDGES, "parallel_width": 3}
+    search = {"max_depth": 2, "max_children_per_non_root_node": 1, "max_logical_edges": EDGES, "parallel_width": "auto"}
     teacher = {
         "opencode_command": str(opencode_program()),
         "start_seconds": 300,
@@ -51,7 +51,7 @@ def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path, c
         "coral": coral,
     }
     settings.write_text(yaml.safe_dump({"search": search, "opencode": teacher}))
-    with ModelServer(climbing()) as server:
+    with ModelServer(climbing(), info={"max_running_requests": 3}) as server:
         first = explore(root, out, settings, server)
         # every direction has finished a turn, and the next ones are under way
         while len(server.requests) < DIRECTIONS * REQUESTS_OF_A_TURN + 1 and first.poll() is None:
@@ -61,6 +61,7 @@ def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path, c
         assert first.returncode == -signal.SIGKILL, said.decode()
         assert gone_within(30, str(tmp_path / "tree"))
         before = len(server.requests)
+        server.info = {"max_running_requests": 1}  # the tree stays as wide as it was begun
         second = explore(root, out, settings, server, "--resume")
         said, _ = second.communicate()
         assert second.returncode == 0, said.decode()
@@ -68,8 +69,9 @@ def test_a_tree_killed_in_mid_turn_goes_on_and_ends_in_parquet(tmp_path: Path, c
     # at most what was in flight was asked again
     assert asked <= (2 * EDGES + DIRECTIONS) * REQUESTS_OF_A_TURN and asked - before < 2 * EDGES * REQUESTS_OF_A_TURN
     check_tables(out)
-    ran = json.loads((out / "tree.json").read_text())["configuration"]["teacher"]["coral"]
-    assert (ran == "built-in") == (coral == "built-in")
+    ran = json.loads((out / "tree.json").read_text())["configuration"]
+    assert (ran["teacher"]["coral"] == "built-in") == (coral == "built-in")
+    assert ran["search"]["parallel_width"] == 3
     assert processes_of(str(tmp_path / "tree")) == []
     assert not list((out / "work" / "teacher" / "forks").iterdir())
     assert str(out) not in Path("/proc/self/mountinfo").read_text()
