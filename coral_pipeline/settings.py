@@ -155,8 +155,8 @@ class SearchSettings(Settings):
             raise BadInput("search.parallel_width", "is auto, which is no number yet", "give a number")
         return self.parallel_width
 
-    def at_width(self, width: int) -> SearchSettings:
-        """The same with that number for ``parallel_width``."""
+    def at_width(self, width: Width) -> SearchSettings:
+        """The same with another ``parallel_width``."""
         return self.model_copy(update={"parallel_width": width})
 
 

@@ -30,7 +30,7 @@ def read_settings(path: Path | None, width: Width | None = None) -> PipelineSett
     settings = checked_settings(path, given or {})
     if width is None:
         return settings
-    return settings.model_copy(update={"search": settings.search.model_copy(update={"parallel_width": width})})
+    return settings.model_copy(update={"search": settings.search.at_width(width)})
 
 
 def checked_settings(source: object, given: Any) -> PipelineSettings:

@@ -9,7 +9,6 @@ from functools import partial
 from coral_pipeline.audit import chain, credit, exports, journal, messages, replay, round_rules, student_run, tree_rules
 from coral_pipeline.audit.findings import Review
 from coral_pipeline.audit.sources import Source
-from coral_pipeline.credit.message_graph import TRACES_FILE
 from coral_pipeline.student_run.reading import read_direction
 
 Verify = Callable[[Review, Source, str], None]
@@ -101,9 +100,8 @@ def _trace(review: Review, source: Source, key: str) -> None:
     credit.verify_trace(review, source.fetch("advantage_batches", key), source.fetch("explored_trees", key))
 
 
-def _read(review: Review, source: Source, key: str) -> None:
-    with review.guarded(TRACES_FILE):
-        exports.read_episodes(review, source.fetch("advantage_batches", key))
+def _readable(review: Review, source: Source, key: str) -> None:
+    exports.read_episodes(review, source.fetch("advantage_batches", key))
 
 
 def _samples(review: Review, source: Source, key: str) -> None:
@@ -242,7 +240,7 @@ CHECKS: tuple[Check, ...] = (
         partial(_tree, journal.verify_journal),
         audit_only=True,
     ),
-    Check("advantage_batches", "trace_is_readable", "verifiers reads traces.jsonl", _read, audit_only=True),
+    Check("advantage_batches", "trace_is_readable", "verifiers reads traces.jsonl", _readable, audit_only=True),
     Check(
         "explored_trees",
         "turns_count_what_messages_hold",

@@ -84,8 +84,7 @@ def verify_exports(
             with review.guarded(one.file):
                 one.expect_end()
     if "verifiers" in formats:
-        with review.guarded(TRACES_FILE):
-            read_episodes(review, folder)
+        read_episodes(review, folder)
     if "sft" in formats:
         with review.guarded("sft.jsonl"):
             _read_samples(review, folder)
@@ -113,8 +112,9 @@ def _read_samples(review: Review, folder: Path) -> None:
 
 
 def read_episodes(review: Review, folder: Path) -> None:
-    """Let verifiers read the episodes in ``folder``; what it cannot read raises ``ValueError``."""
+    """verifiers reads the episodes in ``folder``."""
     from verifiers.v1.trace import WireTrace
     from verifiers.v1.utils.trace_store import read_episodes as read
 
-    review.looked_at["episodes"] += sum(1 for _ in read(folder, WireTrace))
+    with review.guarded(TRACES_FILE):
+        review.looked_at["episodes"] += len(read(folder, WireTrace))

@@ -25,14 +25,13 @@ def doctor(
 
     Example: `coral-pipeline doctor --endpoint http://gpu1:30000/v1 --model qwen3-coder`
     """
-    import os
-
     from coral_pipeline.settings_file import read_settings, with_opencode
     from coral_pipeline.teacher.opencode.checks import run_checks
+    from coral_pipeline.teacher.registry import api_key_of
 
     chosen = with_opencode(read_settings(settings), endpoint, model).opencode
     missing = False
-    for check in run_checks(chosen, out, os.environ.get(chosen.api_key_variable, "")):
+    for check in run_checks(chosen, out, api_key_of(chosen)):
         sign = "ok  " if check.ok else "note" if check.optional else "LACK"
         missing = missing or not (check.ok or check.optional)
         typer.echo(f"{sign}  {check.name:<10}  {check.found}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coral_pipeline.cli.width import width_option
+from coral_pipeline.cli.width import WidthOption, width_option
 
 if TYPE_CHECKING:
     from coral_pipeline.search.explore import TreeSummary
@@ -23,13 +23,7 @@ def explore(
     direction: Annotated[
         str | None, typer.Option(help="maximize or minimize.", show_default="the task's, by task.yaml near ROOT_DIR")
     ] = None,
-    width: Annotated[
-        str | None,
-        typer.Option(
-            show_default="8",
-            help="Expansions of one round; `auto`: what model server and machine can take when the tree is begun.",
-        ),
-    ] = None,
+    width: WidthOption = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Model endpoint of the opencode teacher, such as http://gpu1:30000/v1.")
     ] = None,
@@ -73,16 +67,16 @@ def explore(
         raise typer.BadParameter("the scripted teacher needs --script FILE", param_hint="--script")
     chosen = with_opencode(read_settings(settings, width_option(width)), endpoint, model)
     chosen = chosen.model_copy(update={"teacher": TeacherSettings(name=teacher, seed=seed, script=script)})
-    api_key = api_key_of(chosen)
     root = read_root(root_dir, _direction(direction))
     for notice in root.notices:
         typer.echo(f"note: {notice}", err=True)
     if out.resolve().is_relative_to(root.path):
         raise BadInput(out, "lies in the root folder, which is never written to", "choose another --out")
     workdir = out / WORK_FOLDER / "teacher"
-    search = with_width(chosen.search, out, lambda: fitting_width(chosen, api_key))
+    search = with_width(chosen.search, out, lambda: fitting_width(chosen))
     if chosen.search.parallel_width == "auto":
         typer.echo(f"width {search.width}", err=True)
+    api_key = api_key_of(chosen.opencode)
     request = TeacherRequest(root.path, root.node.score, root.direction, root.task, workdir, chosen, api_key)
     with stop_on_signals() as stop, TreeView() as view:
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coral_pipeline.cli.width import width_option
+from coral_pipeline.cli.width import WidthOption, width_option
 
 if TYPE_CHECKING:
     from coral_pipeline.defs.whole_run import RootOutcome
@@ -33,13 +33,7 @@ def run(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model of the opencode teacher, as the endpoint lists it.")] = None,
     seed: Annotated[int | None, typer.Option(show_default="0", help="Seed of teachers without a model.")] = None,
-    width: Annotated[
-        str | None,
-        typer.Option(
-            show_default="8",
-            help="Expansions of one round; `auto`: what model server and machine can take when a tree is begun.",
-        ),
-    ] = None,
+    width: WidthOption = None,
     trees_at_once: Annotated[
         int | None, typer.Option(min=1, show_default="2", help="Trees that grow side by side.")
     ] = None,

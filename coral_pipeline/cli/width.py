@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from coral_pipeline.settings import Width
+
+WidthOption = Annotated[
+    str | None,
+    typer.Option(
+        show_default="8",
+        help="Expansions of one round; `auto`: what model server and machine can take when a tree is begun.",
+    ),
+]
 
 
 def width_option(given: str | None) -> Width | None:

@@ -60,7 +60,7 @@ class Plot:
         if copied and copied != version:
             raise BadInput(root.path, "is not as it was copied", "choose the roots anew")
         out = folders.asset(TREES, str(key))
-        workdir, api_key = out / WORK_FOLDER / "teacher", api_key_of(settings)
+        workdir, api_key = out / WORK_FOLDER / "teacher", api_key_of(settings.opencode)
         request = TeacherRequest(root.path, root.node.score, root.direction, root.task, workdir, settings, api_key)
         teacher = open_teacher(settings.teacher.name, request)
         return cls(key, root, teacher, settings, out, folders.storage)
@@ -111,7 +111,7 @@ class Plot:
         return explore_root(root.node, root.direction, self.teacher, self.out, search, settings.retry, stop, observer)
 
     def _fitting_width(self) -> int:
-        return fitting_width(self.settings, api_key_of(self.settings), self.settings.trees_at_once)
+        return fitting_width(self.settings, self.settings.trees_at_once)
 
     def _note(self, versions: Versions) -> None:
         file = self.out / WORK_FOLDER / VERSIONS_FILE

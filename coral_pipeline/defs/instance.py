@@ -48,7 +48,7 @@ def instance_under(output: Path) -> Iterator[dg.DagsterInstance]:
             # For every run Dagster configures Python's logging anew. That takes locks which runs in other threads
             # hold while they wait for the event log, whose holder waits for logging's lock: a deadlock, seen. Our
             # file has no handlers, so there is nothing to configure.
-            instance.get_yaml_python_handlers = tuple  # type: ignore[method-assign]
+            instance.get_yaml_python_handlers = tuple  # type: ignore[method-assign]  # for the reason above
             for run in unfinished_runs(instance):
                 if run.tags.get(IN_PROCESS_RUN) == run.run_id:
                     instance.report_run_canceled(run, message="The process that executed this run was killed.")

@@ -8,6 +8,7 @@ missing for ever (dagster #27203 is about this place): in a backfill of hundreds
 from __future__ import annotations
 
 import dagster as dg
+from dagster._core.storage.event_log.base import AssetEntry
 
 from coral_pipeline.defs.folders import PER_ROOT
 from coral_pipeline.defs.partitions import ROOTS, STUDENT_RUNS
@@ -16,18 +17,18 @@ from coral_pipeline.tables import TABLES
 
 def mend_statuses(instance: dg.DagsterInstance) -> list[str]:
     """Have Dagster find the materialized partitions anew of assets of which it has passed some over; their names."""
-    passed_over = [asset for asset in TABLES if _passed_over(asset, instance)]
-    instance.wipe_asset_cached_status([dg.AssetKey(asset) for asset in passed_over])
-    return passed_over
+    entries = [record.asset_entry for record in instance.get_asset_records([dg.AssetKey(asset) for asset in TABLES])]
+    passed_over = [entry.asset_key for entry in entries if _passed_over(entry, instance)]
+    instance.wipe_asset_cached_status(passed_over)
+    return [key.to_user_string() for key in passed_over]
 
 
-def _passed_over(asset: str, instance: dg.DagsterInstance) -> set[str]:
+def _passed_over(entry: AssetEntry, instance: dg.DagsterInstance) -> set[str]:
     """Partitions of the asset that are materialized and will never show as such."""
-    key, partitions = dg.AssetKey(asset), ROOTS if asset in PER_ROOT else STUDENT_RUNS
-    record = next(iter(instance.get_asset_records([key])), None)
-    kept = record.asset_entry.cached_status if record else None
+    kept = entry.cached_status
     if kept is None:
         return set()
+    partitions = ROOTS if entry.asset_key.to_user_string() in PER_ROOT else STUDENT_RUNS
     shown = set(kept.deserialize_materialized_partition_subsets(partitions).get_partition_keys())
-    made = instance.get_materialized_partitions(key, before_cursor=kept.latest_storage_id + 1)
+    made = instance.get_materialized_partitions(entry.asset_key, before_cursor=kept.latest_storage_id + 1)
     return made.intersection(instance.get_dynamic_partitions(partitions.name or "")) - shown

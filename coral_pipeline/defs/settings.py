@@ -47,7 +47,7 @@ def _config_fields(defaults: Settings) -> dict[str, dg.Field]:
 
 
 def _config_type(annotation: Any) -> Any:
-    """Dagster's config type for a field's annotation; names and paths are strings."""
+    """Dagster's config type for a field's annotation; names and paths are strings, several kinds are ``Any``."""
     arguments, origin = typing.get_args(annotation), typing.get_origin(annotation)
     if origin in (types.UnionType, typing.Union):
         kinds = [argument for argument in arguments if argument is not type(None)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coral_pipeline.errors import BadInput
-from coral_pipeline.settings import Direction, PipelineSettings
+from coral_pipeline.settings import Direction, OpenCodeSettings, PipelineSettings
 from coral_pipeline.teacher.protocol import Teacher
 
 
@@ -37,12 +37,12 @@ def open_teacher(name: str, request: TeacherRequest) -> Teacher:
     return TEACHERS[name](request)
 
 
-def api_key_of(settings: PipelineSettings) -> str:
-    """Key of the opencode teacher's model endpoint, from the variable that the settings name; empty: it wants none."""
-    return os.environ.get(settings.opencode.api_key_variable, "")
+def api_key_of(settings: OpenCodeSettings) -> str:
+    """Key of the model endpoint, from the variable that the settings name; empty: it wants none."""
+    return os.environ.get(settings.api_key_variable, "")
 
 
-def fitting_width(settings: PipelineSettings, api_key: str, trees_at_once: int = 1) -> int:
+def fitting_width(settings: PipelineSettings, trees_at_once: int = 1) -> int:
     """What ``parallel_width: auto`` is now for each of so many trees: what model server and machine can take, shared.
 
     Raises ``BadInput`` where the Teacher asks no model server, or that cannot be reached.
@@ -50,7 +50,7 @@ def fitting_width(settings: PipelineSettings, api_key: str, trees_at_once: int =
     require_fitting_width(settings)
     from coral_pipeline.teacher.opencode.model_server import width_for
 
-    return max(1, width_for(settings.opencode, api_key) // trees_at_once)
+    return max(1, width_for(settings.opencode, api_key_of(settings.opencode)) // trees_at_once)
 
 
 def require_fitting_width(settings: PipelineSettings) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,6 +207,20 @@ def test_the_trace_says_which_root_it_is_of_and_is_the_same_in_every_run(folder:
     assert record["task"]["key"] == "run-a|eval-000003-agent-1-0123456789ab"
     assert record["traces"][0]["info"]["direction"] == "maximize"
     assert record["traces"][0]["info"]["tokenizer"] == "byte"
+
+
+def test_a_root_s_trace_costs_no_import_of_verifiers(tmp_path: Path) -> None:
+    tree = write_talking_tree(tmp_path / "tree")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom coral_pipeline.audit.credit import verify_trace\n"
+        "from coral_pipeline.audit.findings import Review\nfrom coral_pipeline.credit.tokens import write_tokens\n"
+        f"tree, out = Path({str(tree)!r}), Path({str(tmp_path / 'credit')!r})\n"
+        f"write_tokens(tree, {ADVANTAGES!r}, out)\n"
+        "review = Review('advantage_batches', 'run|root')\nverify_trace(review, out, tree)\n"
+        "print(review.total, dict(review.looked_at), 'verifiers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 {'lines': 1} False"
 
 
 def test_a_tree_without_transcripts_has_no_branches(tmp_path: Path) -> None:

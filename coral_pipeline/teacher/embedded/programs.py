@@ -77,7 +77,8 @@ def _parsed(source: str) -> ast.Module:
     for _ in range(_PARSING_TRIES - 1):
         with _PARSING, contextlib.suppress(SystemError):
             return ast.parse(source)
-    return ast.parse(source)
+    with _PARSING:
+        return ast.parse(source)
 
 
 def rewritten(source: str, texts: Mapping[Number, str]) -> str:
